@@ -1,0 +1,1 @@
+//! surface/staddle-python
