@@ -1,1 +1,6 @@
-//! stores/staddle-record
+//! Opaque records by index.
+#![forbid(unsafe_code)]
+pub mod codec;
+pub mod format;
+pub mod manifest;
+pub mod options;
