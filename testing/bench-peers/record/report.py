@@ -9,6 +9,7 @@ from typing import Any
 from record import cases
 from record.measure import Figures, Result
 
+TROUBLE_CHARS = 56
 GATE = 0.9  # between 0.9 of a target and the target lies what noise can explain
 
 
@@ -37,6 +38,12 @@ def _short(value: float) -> str:
 def _spread(values: list[float], text: Any) -> str:
     """Median and range."""
     return f"{text(statistics.median(values))} [{text(min(values))}-{text(max(values))}]"
+
+
+def _why(figures: Figures) -> str:
+    """Why a contender has no figures, cut to a table's width; the whole text went to standard error."""
+    text = figures.trouble or "no figures"
+    return text if len(text) <= TROUBLE_CHARS else text[: TROUBLE_CHARS - 3] + "..."
 
 
 def rates(figures: Figures, unit: str) -> list[float]:
@@ -74,9 +81,9 @@ def rows(result: Result, sizes: dict[str, dict[str, int]], payload_bytes: int | 
         return _open_rows(result)
     mine, others = result.figures[0], result.figures[1:]
     if mine.trouble or not mine.slots:
-        made = [Row(case.title, mine.trouble or "no figures", "-", "-", "-", "-")]
+        made = [Row(case.title, _why(mine), "-", "-", "-", "-")]
         for figures in others:
-            text = _spread(rates(figures, case.unit), _short) if figures.slots else figures.trouble
+            text = _spread(rates(figures, case.unit), _short) if figures.slots else _why(figures)
             made.append(Row(case.title, "-", f"{figures.entrant.label} {text}", "-", "-", "-"))
         return made
     my_rates = rates(mine, case.unit)
@@ -85,7 +92,7 @@ def rows(result: Result, sizes: dict[str, dict[str, int]], payload_bytes: int | 
     for figures in others:
         entrant = figures.entrant
         if figures.trouble or not figures.slots:
-            made.append(Row(case.title, my_text, entrant.label, figures.trouble or "no figures", "-", "-"))
+            made.append(Row(case.title, my_text, entrant.label, _why(figures), "-", "-"))
             continue
         their_rates = rates(figures, case.unit)
         ratios = [a / b for a, b in zip(my_rates, their_rates, strict=False)]
@@ -125,7 +132,7 @@ def _open_rows(result: Result) -> list[Row]:
     mine, others = result.figures[0], result.figures[1:]
     made = []
     if not mine.slots:
-        made.append(Row("open: time", mine.trouble or "no figures", "-", "-", "-", "-"))
+        made.append(Row("open: time", _why(mine), "-", "-", "-", "-"))
     for name, key, scale, unit, most, stretch in (
         ("open: time", "seconds", 1e3, " ms", cases.OPEN_MS_MAX, cases.OPEN_MS_STRETCH),
         ("open: memory", "rss_bytes", 1e-6, " MB", cases.OPEN_RSS_MB_MAX, None),
@@ -148,7 +155,7 @@ def _open_rows(result: Result) -> list[Row]:
             elif values:
                 made.append(Row(name, "-", f"{figures.entrant.label} {_spread(values, text)}", "-", "-", "-"))
             elif name == "open: time":
-                made.append(Row(name, "-", figures.entrant.label, figures.trouble or "no figures", "-", "-"))
+                made.append(Row(name, "-", figures.entrant.label, _why(figures), "-", "-"))
     return made
 
 

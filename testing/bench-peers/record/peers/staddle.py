@@ -79,12 +79,16 @@ class _Into(_Set):
 
     def prepare(self, pool: list[Any]) -> None:
         need = max(int(self._set.gather(keys).lengths().sum()) for keys in pool)
-        self._out = np.ones(need, dtype=np.uint8)
+        if self._out.size < need:
+            self._out = np.ones(need, dtype=np.uint8)
         self._offsets = np.zeros(max(len(keys) for keys in pool) + 1, dtype=np.int64)
 
     def batch(self, keys: Any) -> Any:
-        self._set.gather_into(keys, self._out, self._offsets)
-        return self._out, self._offsets
+        offsets = self._offsets
+        if len(offsets) != len(keys) + 1:
+            offsets = offsets[: len(keys) + 1]
+        self._set.gather_into(keys, self._out, offsets)
+        return self._out, offsets
 
     def records(self, result: Any) -> Iterable[Any]:
         return _split(*result)

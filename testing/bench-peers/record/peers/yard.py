@@ -30,13 +30,12 @@ def write(path: str, records: Iterable[bytes], codec: str = "none") -> None:
         raise ValueError("the yardstick does not compress")
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
-    lengths = []
     with (folder / "data.bin").open("wb", buffering=1 << 20) as out:
         put = out.write
-        lengths.extend(put(record) for record in records)
+        lengths = np.fromiter((put(record) for record in records), dtype=np.uint32)
     entries = np.zeros(len(lengths), dtype=ENTRY)
     entries["length"] = lengths
-    entries["offset"][1:] = np.cumsum(lengths)[:-1]
+    entries["offset"][1:] = np.cumsum(lengths, dtype=np.uint64)[:-1]
     entries.tofile(folder / "entries.bin")
 
 
