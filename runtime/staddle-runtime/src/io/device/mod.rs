@@ -13,9 +13,19 @@ use std::sync::Arc;
 
 use staddle_base::{Error, Result};
 
+mod fault;
+mod local;
 mod map;
+mod memory;
+mod stats;
 
-pub use map::{Map, Region};
+pub use fault::{Fault, FaultDevice, FaultPlan, Op, Rule};
+pub use local::LocalDevice;
+pub use map::{Map, Region, prefetch};
+pub use memory::MemoryDevice;
+pub use stats::{DeviceCounters, StatsDevice};
+
+pub(crate) use map::map_huge;
 
 /// How to open a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +113,15 @@ pub trait Device: Send + Sync + Debug {
     fn copy(&self, from: &str, to: &str) -> Result<()>;
 }
 
+/// One range of a file to read, and where to.
+#[derive(Debug)]
+pub struct Range<'a> {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Filled whole.
+    pub into: &'a mut [u8],
+}
+
 /// An open file.
 pub trait File: Send + Sync + Debug {
     /// Its path on the device, for messages.
@@ -157,6 +176,16 @@ pub trait File: Send + Sync + Debug {
     /// The descriptor, where there is one; engines that talk to the kernel want it.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 
+    /// Reads many ranges exactly; a medium that gains from it has several in flight at once.
+    ///
+    /// # Errors
+    /// As [`File::read_exact_at`]; which ranges were read then is unspecified.
+    fn read_ranges(&self, ranges: &mut [Range<'_>]) -> Result<()> {
+        ranges
+            .iter_mut()
+            .try_for_each(|range| self.read_exact_at(range.into, range.offset))
+    }
+
     /// Reads exactly `into.len()` bytes at `offset`.
     ///
     /// # Errors
@@ -166,10 +195,12 @@ pub trait File: Send + Sync + Debug {
         if got == into.len() {
             return Ok(());
         }
-        Err(Error::corrupt(format!("the file ends after {got} of {} bytes", into.len()))
-            .with("path", self.path())
-            .with("offset", offset)
-            .with("size", self.len().unwrap_or(0)))
+        Err(
+            Error::corrupt(format!("the file ends after {got} of {} bytes", into.len()))
+                .with("path", self.path())
+                .with("offset", offset)
+                .with("size", self.len().unwrap_or(0)),
+        )
     }
 }
 
@@ -180,13 +211,19 @@ pub trait File: Send + Sync + Debug {
 pub fn read_file(device: &dyn Device, path: &str, limit: usize) -> Result<Vec<u8>> {
     let file = device.open(path, Open::Read)?;
     let len = file.len()?;
-    let len = usize::try_from(len).ok().filter(|len| *len <= limit).ok_or_else(|| {
-        Error::exhausted(format!("the file has {len} bytes, more than the limit of {limit}"))
+    let len = usize::try_from(len)
+        .ok()
+        .filter(|len| *len <= limit)
+        .ok_or_else(|| {
+            Error::exhausted(format!(
+                "the file has {len} bytes, more than the limit of {limit}"
+            ))
             .with("uri", device.uri())
             .with("path", path)
-    })?;
+        })?;
     let mut bytes = vec![0; len];
-    file.read_exact_at(&mut bytes, 0).map_err(|e| e.with("uri", device.uri()))?;
+    file.read_exact_at(&mut bytes, 0)
+        .map_err(|e| e.with("uri", device.uri()))?;
     Ok(bytes)
 }
 
@@ -221,9 +258,13 @@ pub fn parent(path: &str) -> &str {
 pub fn check_path(path: &str) -> Result<()> {
     let bad = path.starts_with('/')
         || path.contains('\0')
-        || (!path.is_empty() && path.split('/').any(|part| part.is_empty() || part == "." || part == ".."));
+        || (!path.is_empty()
+            && path
+                .split('/')
+                .any(|part| part.is_empty() || part == "." || part == ".."));
     if bad {
-        return Err(Error::denied("a path inside a store must stay inside it").with("path", path.escape_debug()));
+        return Err(Error::denied("a path inside a store must stay inside it")
+            .with("path", path.escape_debug()));
     }
     Ok(())
 }
