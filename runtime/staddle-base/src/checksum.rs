@@ -12,9 +12,14 @@ pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     ::crc32c::crc32c_append(crc, bytes)
 }
 
-/// TFRecord's masked CRC32C: rotated right by 15 and offset, so that a CRC of a CRC is not degenerate.
+/// Masks a CRC32C as TFRecord does: rotated right by 15 and offset, so that a CRC of a CRC is not degenerate.
+pub fn crc32c_mask(crc: u32) -> u32 {
+    crc.rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
+/// TFRecord's masked CRC32C of `bytes`.
 pub fn crc32c_masked(bytes: &[u8]) -> u32 {
-    crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
+    crc32c_mask(crc32c(bytes))
 }
 
 /// XXH3-64 of `bytes`, seed 0.
