@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use staddle_base::{Error, Result};
 
+pub mod conformance;
 mod fault;
 mod local;
 mod map;

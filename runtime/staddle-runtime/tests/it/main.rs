@@ -1,0 +1,9 @@
+//! The runtime from the outside: devices, engines, forks and models.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "these tests play the outside world: they make files, threads and links, and fail by panicking"
+)]
+
+mod devices;
+mod forks;
