@@ -15,6 +15,14 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use staddle_base::{Error, Result};
 
+/// This machine's name, for messages that say who holds a lock.
+pub fn host_name() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
 /// The page that the kernel zeroes in a child; null until first asked, or where the kernel cannot do it.
 static PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 /// The kernel refused the page; compare process ids.

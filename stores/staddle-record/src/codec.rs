@@ -63,22 +63,16 @@ impl Codec {
     }
 }
 
-/// A zstd dictionary of a set, digested for decoding.
+/// A zstd dictionary of a set.
 pub struct Dictionary {
     slot: u8,
     bytes: Vec<u8>,
-    decoder: zstd::dict::DecoderDictionary<'static>,
 }
 
 impl Dictionary {
-    /// Digests `bytes` for `slot`.
+    /// The dictionary `bytes` of `slot`.
     pub fn new(slot: u8, bytes: Vec<u8>) -> Self {
-        let decoder = zstd::dict::DecoderDictionary::copy(&bytes);
-        Self {
-            slot,
-            bytes,
-            decoder,
-        }
+        Self { slot, bytes }
     }
 
     /// Its slot, 1 to 255.
@@ -203,11 +197,15 @@ impl Encoder {
     }
 }
 
-/// Decompresses records; one per worker, since contexts are reused.
+/// Decompresses records; one per worker, since contexts are reused and a dictionary is digested once for each.
 #[derive(Default)]
 pub struct Decoder {
     plain: Option<zstd::bulk::Decompressor<'static>>,
+    primed: Vec<(Arc<Dictionary>, zstd::bulk::Decompressor<'static>)>,
 }
+
+/// Contexts with a dictionary that one decoder keeps; a set rarely uses more than two at a time.
+const PRIMED_MAX: usize = 4;
 
 impl Decoder {
     /// Decompresses `payload` into `out`, which must have exactly the record's raw length.
@@ -218,7 +216,7 @@ impl Decoder {
         &mut self,
         codec: Codec,
         payload: &[u8],
-        dictionary: Option<&Dictionary>,
+        dictionary: Option<&Arc<Dictionary>>,
         out: &mut [u8],
     ) -> Result<()> {
         let want = out.len();
@@ -232,24 +230,10 @@ impl Decoder {
             Codec::Lz4 => {
                 lz4_flex::block::decompress_into(payload, out).map_err(undecodable("lz4"))?
             }
-            Codec::Zstd => match dictionary {
-                Some(dictionary) => {
-                    zstd::bulk::Decompressor::with_prepared_dictionary(&dictionary.decoder)
-                        .and_then(|mut d| d.decompress_to_buffer(payload, out))
-                        .map_err(undecodable("zstd"))?
-                }
-                None => {
-                    let plain = match &mut self.plain {
-                        Some(plain) => plain,
-                        empty => {
-                            empty.insert(zstd::bulk::Decompressor::new().map_err(library("zstd"))?)
-                        }
-                    };
-                    plain
-                        .decompress_to_buffer(payload, out)
-                        .map_err(undecodable("zstd"))?
-                }
-            },
+            Codec::Zstd => self
+                .zstd(dictionary)?
+                .decompress_to_buffer(payload, out)
+                .map_err(undecodable("zstd"))?,
         };
         if got == want {
             return Ok(());
@@ -258,6 +242,37 @@ impl Decoder {
             "a {} payload holds {got} bytes, its header says {want}",
             codec.name()
         )))
+    }
+
+    fn zstd(
+        &mut self,
+        dictionary: Option<&Arc<Dictionary>>,
+    ) -> Result<&mut zstd::bulk::Decompressor<'static>> {
+        let Some(dictionary) = dictionary else {
+            return match &mut self.plain {
+                Some(plain) => Ok(plain),
+                empty => {
+                    Ok(empty.insert(zstd::bulk::Decompressor::new().map_err(library("zstd"))?))
+                }
+            };
+        };
+        let at = match self
+            .primed
+            .iter()
+            .position(|(known, _)| Arc::ptr_eq(known, dictionary))
+        {
+            Some(at) => at,
+            None => {
+                let primed = zstd::bulk::Decompressor::with_dictionary(dictionary.bytes())
+                    .map_err(library("zstd"))?;
+                if self.primed.len() == PRIMED_MAX {
+                    self.primed.remove(0);
+                }
+                self.primed.push((Arc::clone(dictionary), primed));
+                self.primed.len() - 1
+            }
+        };
+        Ok(&mut self.primed[at].1)
     }
 }
 

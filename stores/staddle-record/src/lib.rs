@@ -1,7 +1,16 @@
-//! Opaque records by index.
+//! Opaque records by index: append, update, delete, and gather them shuffled without copying.
 #![forbid(unsafe_code)]
+
 pub mod adopt;
 pub mod codec;
 pub mod format;
+pub mod maintain;
 pub mod manifest;
 pub mod options;
+pub mod reader;
+mod records;
+pub mod writer;
+
+pub use options::{CodecChoice, Dtype, Durability, Io, OpenOptions, Options, Verify};
+pub use reader::{Batch, Generation, Packed};
+pub use records::{Fingerprint, Records};

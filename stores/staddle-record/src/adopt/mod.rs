@@ -25,6 +25,7 @@
 
 use staddle_base::{Error, Result};
 
+pub mod locate;
 pub mod megatron;
 pub mod samples;
 pub mod tar;

@@ -3,8 +3,8 @@
 //! ```text
 //! imgs.rec/
 //!   HEAD  LOCK  meta.json
-//!   manifest/N.json   offset/SEGMENT.VERSION.{seg,sum}   chunk/ID.zr
-//!   log/N.log         dict/SLOT.zdict                    snap/NAME.json
+//!   manifest/N.json   offset/SEGMENT.VERSION.seg   offset/SEGMENT.VERSION.SUMMED.sum
+//!   chunk/ID.zr       log/N.log                    dict/SLOT.zdict   snap/NAME.json
 //! ```
 
 use staddle_base::{Error, Result};
@@ -29,9 +29,9 @@ pub fn manifest(number: u64) -> String {
 pub fn segment(no: u64, version: u64) -> String {
     format!("offset/{no}.{version}.seg")
 }
-/// The page checksums of a segment.
-pub fn sums(no: u64, version: u64) -> String {
-    format!("offset/{no}.{version}.sum")
+/// The page checksums of the first `summed` slots of a segment.
+pub fn sums(no: u64, version: u64, summed: u64) -> String {
+    format!("offset/{no}.{version}.{summed}.sum")
 }
 /// A chunk.
 pub fn chunk(id: u32) -> String {

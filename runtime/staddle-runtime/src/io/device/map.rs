@@ -75,6 +75,22 @@ impl Map {
         self.len == 0
     }
 
+    /// Whether the first page of these bytes is in memory, so that touching it does not wait for a device; `None` when
+    /// the kernel does not say. One system call.
+    pub fn is_resident(&self, offset: u64, len: usize) -> Option<bool> {
+        let bytes = self.bytes(offset, len.min(1))?;
+        if bytes.is_empty() {
+            return Some(true);
+        }
+        let page = crate::memory::limit::page_bytes();
+        let start = bytes.as_ptr().map_addr(|address| address & !(page - 1));
+        let mut state = 0u8;
+        // SAFETY: the page that holds `bytes` lies in this mapping, which is page-aligned and lives as long as `self`;
+        // one page takes one byte of answer.
+        let answer = unsafe { libc::mincore(start.cast_mut().cast(), page, &raw mut state) };
+        (answer == 0).then_some(state & 1 != 0)
+    }
+
     /// Asks the kernel to read these bytes ahead. Advice only: nothing fails.
     pub fn advise_willneed(&self, offset: u64, len: usize) {
         if let Some(bytes) = self.bytes(offset, len) {

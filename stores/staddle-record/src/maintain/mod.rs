@@ -1,0 +1,5 @@
+//! Keeping a set in shape: checkpoint, compact, rebalance, reclaim, snapshots, verify, repair.
+
+pub mod checkpoint;
+pub mod reclaim;
+pub mod snapshot;
