@@ -50,6 +50,10 @@ const OPENING_ALLOWED: &[(&str, &str)] = &[
         "settings are read before there is a runtime",
     ),
     (
+        "runtime/staddle-runtime/src/memory/limit",
+        "reads the kernel's memory limits",
+    ),
+    (
         "runtime/staddle-runtime/src/io/engine",
         "engines probe what the kernel offers",
     ),
