@@ -251,6 +251,10 @@ impl Device for FaultDevice {
         self.inner.capabilities()
     }
 
+    fn parent(&self) -> Option<Arc<dyn Device>> {
+        self.inner.parent()
+    }
+
     fn open(&self, path: &str, how: Open) -> Result<Arc<dyn File>> {
         match how {
             Open::Create => self.plan.pass(Op::Create, "creating a file", path)?,

@@ -82,23 +82,7 @@ impl LocalDevice {
             OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
-        if path.is_empty() {
-            return rustix::fs::openat(&root, ".", flags | OFlags::CLOEXEC, mode);
-        }
-        if !NO_OPENAT2.load(Ordering::Relaxed) {
-            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-            loop {
-                match rustix::fs::openat2(&root, path, flags | OFlags::CLOEXEC, mode, resolve) {
-                    Err(Errno::NOSYS | Errno::PERM) => {
-                        NO_OPENAT2.store(true, Ordering::Relaxed);
-                        break;
-                    }
-                    Err(Errno::AGAIN | Errno::INTR) => {}
-                    result => return result,
-                }
-            }
-        }
-        open_by_component(root, path, flags, mode)
+        beneath(&root, path.as_bytes(), flags, mode)
     }
 
     /// The folder that `path` lies in, and its last part.
@@ -142,19 +126,45 @@ impl LocalDevice {
 }
 
 #[cold]
-fn not_a_file(action: &str, path: &str) -> Error {
+pub(super) fn not_a_file(action: &str, path: &str) -> Error {
     Error::denied(format!("{action}: it is not a regular file")).with("path", path)
+}
+
+/// Opens `path` beneath the folder `root`, through no symbolic link and no `..`; an empty path is the folder itself.
+pub(super) fn beneath(
+    root: &OwnedFd,
+    path: &[u8],
+    flags: OFlags,
+    mode: Mode,
+) -> Result<OwnedFd, Errno> {
+    if path.is_empty() {
+        return rustix::fs::openat(root, ".", flags | OFlags::CLOEXEC, mode);
+    }
+    if !NO_OPENAT2.load(Ordering::Relaxed) {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        loop {
+            match rustix::fs::openat2(root, path, flags | OFlags::CLOEXEC, mode, resolve) {
+                Err(Errno::NOSYS | Errno::PERM) => {
+                    NO_OPENAT2.store(true, Ordering::Relaxed);
+                    break;
+                }
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                result => return result,
+            }
+        }
+    }
+    open_by_component(root, path, flags, mode)
 }
 
 /// `openat` one part at a time, so that no part is a symbolic link.
 fn open_by_component(
-    root: OwnedFd,
-    path: &str,
+    root: &OwnedFd,
+    path: &[u8],
     flags: OFlags,
     mode: Mode,
 ) -> Result<OwnedFd, Errno> {
-    let mut at = root;
-    let mut parts = path.split('/').peekable();
+    let mut at: Option<OwnedFd> = None;
+    let mut parts = path.split(|byte| *byte == b'/').peekable();
     while let Some(part) = parts.next() {
         let last = parts.peek().is_none();
         let (flags, mode) = if last {
@@ -162,16 +172,18 @@ fn open_by_component(
         } else {
             (OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
         };
-        at = rustix::fs::openat(&at, part, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, mode)?;
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(at.as_ref().unwrap_or(root), part, flags, mode)?;
         // `O_PATH | O_NOFOLLOW` opens a link itself instead of refusing it.
         if flags.contains(OFlags::PATH) {
-            let stat = rustix::fs::fstat(&at)?;
+            let stat = rustix::fs::fstat(&opened)?;
             if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
                 return Err(Errno::LOOP);
             }
         }
+        at = Some(opened);
     }
-    Ok(at)
+    at.ok_or(Errno::NOENT)
 }
 
 impl Device for LocalDevice {
@@ -193,6 +205,11 @@ impl Device for LocalDevice {
                 remote: false,
             }
         })
+    }
+
+    fn parent(&self) -> Option<Arc<dyn Device>> {
+        let parent = Self::new(self.root.parent()?).ok()?;
+        Some(Arc::new(parent))
     }
 
     fn open(&self, path: &str, how: Open) -> Result<Arc<dyn File>> {

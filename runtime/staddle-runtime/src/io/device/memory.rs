@@ -181,6 +181,18 @@ impl Device for MemoryDevice {
         }
     }
 
+    fn parent(&self) -> Option<Arc<dyn Device>> {
+        if self.prefix.is_empty() {
+            return None;
+        }
+        let uri = self.uri.trim_end_matches('/');
+        Some(Arc::new(Self {
+            uri: parent(uri).to_owned(),
+            prefix: parent(&self.prefix).to_owned(),
+            space: Arc::clone(&self.space),
+        }))
+    }
+
     fn open(&self, path: &str, how: Open) -> Result<Arc<dyn File>> {
         let full = self.full(path)?;
         if how != Open::Create {

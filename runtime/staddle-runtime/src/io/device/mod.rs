@@ -15,12 +15,15 @@ use staddle_base::{Error, Result};
 
 pub mod conformance;
 mod fault;
+mod folder;
 mod local;
 mod map;
 mod memory;
 mod stats;
+pub mod tree;
 
 pub use fault::{Fault, FaultDevice, FaultPlan, Op, Rule};
+pub use folder::FolderDevice;
 pub use local::LocalDevice;
 pub use map::{Map, Region, prefetch};
 pub use memory::MemoryDevice;
@@ -81,6 +84,11 @@ pub trait Device: Send + Sync + Debug {
 
     /// What this medium can do.
     fn capabilities(&self) -> Capabilities;
+
+    /// The folder that holds this device's root, where there is one: what lies beside a store is found through it.
+    fn parent(&self) -> Option<Arc<dyn Device>> {
+        None
+    }
 
     /// Opens a file.
     ///

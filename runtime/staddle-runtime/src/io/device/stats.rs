@@ -96,6 +96,10 @@ impl Device for StatsDevice {
         self.inner.capabilities()
     }
 
+    fn parent(&self) -> Option<Arc<dyn Device>> {
+        self.inner.parent()
+    }
+
     fn open(&self, path: &str, how: Open) -> Result<Arc<dyn File>> {
         self.counters.opens.add(1);
         Ok(Arc::new(StatsFile {
