@@ -72,10 +72,12 @@ impl Runtime {
     /// A runtime of its own, with its own memory limit.
     ///
     /// # Errors
-    /// `Invalid` for settings out of range.
+    /// `Invalid` for settings out of range, `Unsupported` when the engine `uring` is asked for and cannot run.
     pub fn new(options: Options) -> Result<Self> {
         options.check()?;
-        Ok(Self::build(options))
+        let runtime = Self::build(options);
+        runtime.io().check_choice()?;
+        Ok(runtime)
     }
 
     fn build(options: Options) -> Self {
@@ -157,7 +159,7 @@ impl Runtime {
         Stats {
             pid: std::process::id(),
             memory: here.memory.stats(),
-            engine: here.io.engine_report(),
+            engine: here.io.engine_in_use(),
             threads: here.workers.threads(),
             background_panics: here.workers.panics(),
         }
@@ -173,11 +175,12 @@ impl Runtime {
 
 impl Here {
     fn new(options: &Options, limit_bytes: u64) -> Self {
+        let metrics = Registry::default();
         Self {
             memory: Memory::new(limit_bytes, Arc::clone(&options.clock)),
-            io: io::Manager::new(options.io_threads),
+            io: io::Manager::new(options, &metrics),
             workers: Workers::new(options.threads, options.deterministic),
-            metrics: Registry::default(),
+            metrics,
         }
     }
 }

@@ -12,8 +12,8 @@ pub struct Stats {
     pub pid: u32,
     /// Memory.
     pub memory: MemoryStats,
-    /// Which engine reads local files, and why.
-    pub engine: EngineReport,
+    /// Which engine reads local files, and why; `None` before the first read that needed one.
+    pub engine: Option<EngineReport>,
     /// Worker threads for computing.
     pub threads: usize,
     /// Background jobs that panicked.

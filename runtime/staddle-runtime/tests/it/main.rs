@@ -6,4 +6,5 @@
 )]
 
 mod devices;
+mod engines;
 mod forks;

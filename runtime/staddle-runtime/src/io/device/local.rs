@@ -398,7 +398,7 @@ fn mtime_ns(stat: &rustix::fs::Stat) -> u64 {
 }
 
 /// File systems whose pages another machine or process may change or cut without this kernel knowing.
-fn is_network(fs: &rustix::fs::StatFs) -> bool {
+pub(crate) fn is_network(fs: &rustix::fs::StatFs) -> bool {
     const NETWORK: [u64; 11] = [
         0x6969,      // NFS
         0x517b,      // SMB

@@ -25,6 +25,7 @@ pub mod tree;
 pub use fault::{Fault, FaultDevice, FaultPlan, Op, Rule};
 pub use folder::FolderDevice;
 pub use local::LocalDevice;
+pub(crate) use local::is_network;
 pub use map::{Map, Region, prefetch};
 pub use memory::MemoryDevice;
 pub use stats::{DeviceCounters, StatsDevice};

@@ -5,12 +5,19 @@
 
 use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
+use serde::Serialize;
 use staddle_base::{Error, Result};
 
+use crate::options::EngineChoice;
+
 mod pread;
+mod uring;
 
 pub use pread::PreadEngine;
+pub(crate) use pread::read_if_cached;
+pub use uring::{UringEngine, why_not};
 
 /// A contiguous range of one file, scattered into one or more buffers.
 #[derive(Debug)]
@@ -63,9 +70,11 @@ impl Job<'_> {
     /// The error for a file that ends inside the range.
     #[cold]
     pub(crate) fn short(&self, got: usize) -> Error {
+        let size = rustix::fs::fstat(self.fd).map_or(0, |stat| stat.st_size);
         Error::corrupt(format!("the file ends after {got} of {} bytes", self.len()))
             .with("path", self.path)
             .with("offset", self.offset)
+            .with("size", size)
     }
 
     #[cold]
@@ -86,3 +95,36 @@ pub trait Engine: Send + Sync + Debug {
     /// unspecified. No buffer is touched after this returns.
     fn read(&self, jobs: &mut [Job<'_>]) -> Result<()>;
 }
+
+/// Which engine reads local files, and why that one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EngineReport {
+    /// `pread` or `uring`.
+    pub name: &'static str,
+    /// Why it was chosen, one sentence.
+    pub why: String,
+}
+
+/// The engine for `choice`, which is pread wherever `uring` fails.
+pub(crate) fn choose(
+    choice: EngineChoice,
+    pread: &Arc<PreadEngine>,
+    uring: impl FnOnce() -> std::io::Result<UringEngine>,
+) -> (Arc<dyn Engine>, EngineReport) {
+    let (engine, why): (Arc<dyn Engine>, String) = if choice == EngineChoice::Pread {
+        (
+            Arc::<PreadEngine>::clone(pread),
+            "chosen by the engine setting".into(),
+        )
+    } else {
+        match uring() {
+            Ok(engine) => (Arc::new(engine), "the kernel offers io_uring".into()),
+            Err(error) => (Arc::<PreadEngine>::clone(pread), why_not(&error)),
+        }
+    };
+    let name = engine.name();
+    (engine, EngineReport { name, why })
+}
+
+#[cfg(test)]
+mod tests;

@@ -67,8 +67,12 @@ impl Engine for PreadEngine {
 
 /// Reads one job, waiting for the disk.
 pub(crate) fn read_job(job: &mut Job<'_>) -> Result<()> {
+    read_job_from(job, 0)
+}
+
+/// Reads what follows the first `done` bytes of a job, waiting for the disk.
+pub(crate) fn read_job_from(job: &mut Job<'_>, mut done: usize) -> Result<()> {
     let bytes = job.len();
-    let mut done = 0;
     let mut discard = Vec::new();
     while done < bytes {
         let offset = job.offset.saturating_add(done as u64);
@@ -82,6 +86,18 @@ pub(crate) fn read_job(job: &mut Job<'_>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Reads one job if the page cache holds all of it; false when the disk would be needed.
+///
+/// This asks the question and does the work in one call, so a cached read costs nothing extra.
+pub(crate) fn read_if_cached(job: &mut Job<'_>) -> bool {
+    let bytes = job.len();
+    let mut discard = Vec::new();
+    let (fd, offset) = (job.fd, job.offset);
+    let mut slices = slices_from(&mut job.parts, 0, &mut discard);
+    let flags = rustix::io::ReadWriteFlags::NOWAIT;
+    rustix::io::preadv2(fd, &mut slices, offset, flags).is_ok_and(|got| got == bytes)
 }
 
 /// The buffers of `parts` from byte `done` on. At most one skipped piece is taken, since all share `discard`.
