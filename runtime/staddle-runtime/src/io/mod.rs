@@ -7,6 +7,7 @@
 //! | [`uri`] | which device does a path or URI name |
 //! | `batch` | what of a batch is cached, what goes through an engine |
 //! | [`coalesce`] | which neighbouring ranges are read together |
+//! | `net` | on which threads do network requests run
 //! | `residency` | how much of a file does the page cache hold |
 //!
 //! **Invariant**: only `device` opens data files.
@@ -21,11 +22,12 @@ mod batch;
 pub mod coalesce;
 pub mod device;
 pub mod engine;
+mod net;
 mod residency;
 pub mod uri;
 
 use crate::options::{EngineChoice, Options};
-use device::{Device, File};
+use device::{Device, File, RemoteDevice};
 use engine::{Engine, PreadEngine, UringEngine};
 
 pub use engine::EngineReport;
@@ -46,6 +48,7 @@ pub struct Read<'a> {
 pub struct Manager {
     choice: EngineChoice,
     depth: u32,
+    remote_requests: usize,
     pread: Arc<PreadEngine>,
     chosen: OnceLock<(Arc<dyn Engine>, EngineReport)>,
     counters: Counters,
@@ -86,6 +89,7 @@ impl Manager {
         Self {
             choice: options.engine,
             depth: options.io_depth,
+            remote_requests: options.remote_requests,
             pread: Arc::new(PreadEngine::new(options.io_threads)),
             chosen: OnceLock::new(),
             counters: Counters::new(metrics),
@@ -97,7 +101,15 @@ impl Manager {
     /// # Errors
     /// `Invalid` for an unknown scheme or option, with the nearest one that exists.
     pub fn device(&self, uri: &str, options: &BTreeMap<String, String>) -> Result<Arc<dyn Device>> {
-        uri::device(uri, options)
+        uri::device(uri, options, self.remote_requests)
+    }
+
+    /// The object store or web server that a URI names, for exports.
+    ///
+    /// # Errors
+    /// As [`Manager::device`]; `Invalid` for what is not remote.
+    pub fn remote(&self, uri: &str, options: &BTreeMap<String, String>) -> Result<RemoteDevice> {
+        uri::remote(uri, options, self.remote_requests)
     }
 
     /// The engine that reads local files; set up on first use.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use staddle_base::{Error, Result, suggest};
 
-use super::device::{Device, LocalDevice, MemoryDevice};
+use super::device::{Device, LocalDevice, MemoryDevice, RemoteDevice};
 
 /// The scheme of a URI, or `None` for a path.
 pub fn scheme(uri: &str) -> Option<&str> {
@@ -30,7 +30,16 @@ pub fn split(uri: &str) -> Option<(&str, &str)> {
     .filter(|(_, name)| !name.is_empty())
 }
 
-pub(super) fn device(uri: &str, options: &BTreeMap<String, String>) -> Result<Arc<dyn Device>> {
+/// Schemes that a [`RemoteDevice`] serves.
+const REMOTE: &[&str] = &[
+    "s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "http", "https",
+];
+
+pub(super) fn device(
+    uri: &str,
+    options: &BTreeMap<String, String>,
+    requests: usize,
+) -> Result<Arc<dyn Device>> {
     if uri.is_empty() {
         return Err(Error::invalid("an empty path").hint("give a path or a URI"));
     }
@@ -38,11 +47,7 @@ pub(super) fn device(uri: &str, options: &BTreeMap<String, String>) -> Result<Ar
         None => Arc::new(LocalDevice::new(Path::new(uri))?),
         Some("file") => Arc::new(LocalDevice::new(&file_path(uri)?)?),
         Some("memory") => Arc::new(MemoryDevice::new(uri)),
-        Some(other) => {
-            return Err(Error::invalid(format!("unknown scheme `{other}://`"))
-                .with("uri", uri)
-                .hint(suggest::hint(other, &["file", "memory"])));
-        }
+        Some(_) => return Ok(Arc::new(remote(uri, options, requests)?)),
     };
     if let Some(name) = options.keys().next() {
         return Err(Error::invalid(format!("unknown storage option `{name}`"))
@@ -50,6 +55,22 @@ pub(super) fn device(uri: &str, options: &BTreeMap<String, String>) -> Result<Ar
             .hint("local files take no storage options"));
     }
     Ok(device)
+}
+
+pub(super) fn remote(
+    uri: &str,
+    options: &BTreeMap<String, String>,
+    requests: usize,
+) -> Result<RemoteDevice> {
+    match scheme(uri) {
+        Some(scheme) if REMOTE.contains(&scheme) => RemoteDevice::new(uri, options, requests),
+        Some(other) => {
+            let known = [&["file", "memory"], REMOTE].concat();
+            Err(Error::invalid(format!("unknown scheme `{other}://`"))
+                .hint(suggest::hint(other, &known)))
+        }
+        None => Err(Error::invalid("a local path is not an object store").with("uri", uri)),
+    }
 }
 
 /// The path that a `file://` URI names; percent-encoded bytes need not be UTF-8.
@@ -96,14 +117,14 @@ mod tests {
     #[test]
     fn unknown_schemes_and_options_are_refused_with_a_suggestion() {
         let none = BTreeMap::new();
-        let error = device("fil:///x", &none).unwrap_err();
+        let error = device("fil:///x", &none, 1).unwrap_err();
         assert!(
             error.hint_text().unwrap().contains("did you mean `file`"),
             "{error}"
         );
-        assert!(device("", &none).is_err());
+        assert!(device("", &none, 1).is_err());
         let options = BTreeMap::from([("region".to_owned(), "x".to_owned())]);
-        let error = device("/tmp", &options).unwrap_err();
+        let error = device("/tmp", &options, 1).unwrap_err();
         assert!(error.message().contains("`region`"), "{error}");
     }
 

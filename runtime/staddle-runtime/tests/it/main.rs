@@ -1,6 +1,7 @@
 //! The runtime from the outside: devices, engines, forks and models.
 #![allow(
     clippy::disallowed_methods,
+    clippy::disallowed_types,
     clippy::unwrap_used,
     reason = "these tests play the outside world: they make files, threads and links, and fail by panicking"
 )]
@@ -8,3 +9,5 @@
 mod devices;
 mod engines;
 mod forks;
+mod httpd;
+mod remote;

@@ -19,6 +19,7 @@ mod folder;
 mod local;
 mod map;
 mod memory;
+mod remote;
 mod stats;
 pub mod tree;
 
@@ -28,6 +29,7 @@ pub use local::LocalDevice;
 pub(crate) use local::is_network;
 pub use map::{Map, Region, prefetch};
 pub use memory::MemoryDevice;
+pub use remote::{RemoteDevice, is_secret_option};
 pub use stats::{DeviceCounters, StatsDevice};
 
 pub(crate) use map::map_huge;
