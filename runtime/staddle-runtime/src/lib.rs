@@ -19,6 +19,7 @@
 //! | [`memory`] | who may hold how many bytes, and where do they come from |
 //! | [`io`] | which device does a URI name, and how are many ranges read at once |
 //! | [`workers`] | on which thread does this run |
+//! | [`interrupt`] | what does Ctrl-C do to a command line |
 //! | [`stats`] | what do all the figures say |
 //!
 //! **What costs what.** Making a runtime starts no thread and opens no file: pools, rings and connections come up with
@@ -33,6 +34,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use staddle_base::metrics::Registry;
 use staddle_base::{Clock, Error, Result, Seed};
 
+pub mod interrupt;
 pub mod io;
 pub mod memory;
 pub mod options;
