@@ -2,15 +2,19 @@
 #![forbid(unsafe_code)]
 
 pub mod adopt;
+pub mod aligned;
 pub mod codec;
 pub mod format;
 pub mod maintain;
 pub mod manifest;
 pub mod options;
+pub mod progress;
 pub mod reader;
 mod records;
 pub mod writer;
 
+pub use aligned::Aligned;
 pub use options::{CodecChoice, Dtype, Durability, Io, OpenOptions, Options, Verify};
+pub use progress::{OnProgress, Progress};
 pub use reader::{Batch, Generation, Packed};
 pub use records::{Fingerprint, Records};

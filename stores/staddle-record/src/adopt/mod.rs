@@ -11,6 +11,11 @@
 //! | [`tfrecord`] | where do the records of a TFRecord file lie |
 //! | [`megatron`] | where do the sequences of a Megatron `.bin` lie, by its `.idx` |
 //! | [`samples`] | which members of a tar belong to one WebDataset sample |
+//! | [`pattern`], [`source`] | which files does a user's `s-{000..146}.tar` mean |
+//! | [`kind`] | which format does a file have |
+//! | [`scan`] | what did the parser find in one file |
+//! | [`run`] | how do many files become one set, or aligned sets |
+//! | [`locate`] | where is an adopted file, and may this set go there |
 //!
 //! **Invariants**: a count from a file is checked against the file's size before memory is taken for it; every offset
 //! that is reported lies inside the file; what a parser does not understand is an error and never a guess.
@@ -19,19 +24,25 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::expect_used,
-    clippy::panic,
-    clippy::arithmetic_side_effects
+    clippy::panic
 )]
 
 use staddle_base::{Error, Result};
 
+pub mod kind;
 pub mod locate;
 pub mod megatron;
+pub mod pattern;
+pub mod run;
 pub mod samples;
+pub mod scan;
+pub mod source;
 pub mod tar;
 pub mod tfrecord;
 pub mod window;
 
+pub use kind::Kind;
+pub use run::{AdoptOptions, AdoptReport, Adopted, Split, adopt};
 pub use window::{Source, Window};
 
 /// A record found in a foreign file.

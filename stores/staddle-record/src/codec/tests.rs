@@ -17,11 +17,7 @@ fn round_trip(codec: Codec, record: &[u8], dictionary: Option<Arc<Dictionary>>) 
     let mut encoder = Encoder::new(codec, 3, dictionary.as_ref()).unwrap();
     let (payload, used, slot) = encoder.encode(record).unwrap();
     let mut out = vec![0; record.len()];
-    let dictionary = if slot == 0 {
-        None
-    } else {
-        dictionary.as_deref()
-    };
+    let dictionary = dictionary.as_ref().filter(|_| slot != 0);
     Decoder::default()
         .decode(used, payload, dictionary, &mut out)
         .unwrap();

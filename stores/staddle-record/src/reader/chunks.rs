@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use staddle_base::{Error, ErrorKind, Result};
 use staddle_runtime::io::device::{Device, File, Map, Open};
 
-use crate::format::{ChunkHeader, Uuid, names};
+use crate::format::{ChunkHeader, Entry, Uuid, names};
 use crate::manifest::External;
 
 /// Maps of one set stay below this share of the kernel's limit on maps (65,530 by default).
@@ -250,6 +250,23 @@ impl Chunk {
             ));
         }
         device.open(&name, Open::Read).map_err(|e| self.locate(e))
+    }
+
+    /// The masked CRC32C that a foreign file carries after a record, where its format has one.
+    ///
+    /// # Errors
+    /// Those of opening and reading it.
+    pub fn foreign_crc(&self, entry: Entry) -> Result<Option<u32>> {
+        if self.external.as_ref().is_none_or(|e| e.kind != "tfrecord") {
+            return Ok(None);
+        }
+        let at = entry.offset() + u64::from(entry.physical_length());
+        if let Some(crc) = self.mapped(at, 4).and_then(|bytes| bytes.first_chunk()) {
+            return Ok(Some(u32::from_le_bytes(*crc)));
+        }
+        let mut crc = [0; 4];
+        self.file()?.read_exact_at(&mut crc, at)?;
+        Ok(Some(u32::from_le_bytes(crc)))
     }
 
     /// Adds which chunk of which set to an error.

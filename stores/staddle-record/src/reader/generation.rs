@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use staddle_base::checksum::xxh3;
+use staddle_base::checksum::{crc32c_mask, xxh3};
 use staddle_base::{Error, ErrorKind, Result};
 use staddle_runtime::io::device::{Device, Open, read_file};
 
@@ -417,6 +417,13 @@ impl Generation {
                 )));
             }
             frame_index = Some(frame.index);
+        } else if let Some(chunk) = self.chunks.get(entry.chunk())
+            && let Some(stored) = chunk.foreign_crc(entry).map_err(fail)?
+            && stored != crc32c_mask(payload_crc())
+        {
+            return Err(fail(Error::corrupt(
+                "the record's bytes are not what the adopted file's own checksum says",
+            )));
         }
         match place {
             Place::Table => {

@@ -2,7 +2,6 @@
 
 #![expect(
     clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
     reason = "a test that goes out of bounds is a failing test"
 )]
 
@@ -13,6 +12,7 @@ use super::window::Reach;
 use super::{Adopter, Item, Scanned, Window};
 
 mod megatron;
+mod run;
 mod samples;
 mod tar;
 mod tfrecord;
