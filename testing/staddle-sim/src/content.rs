@@ -68,6 +68,9 @@ impl Content {
         offset: u64,
         mut changed: impl FnMut(u64, &Arc<Sector>),
     ) {
+        if bytes.is_empty() {
+            return;
+        }
         let mut rest = bytes;
         let mut at = offset;
         while !rest.is_empty() {

@@ -217,7 +217,7 @@ impl SimDisk {
     fn open_file(&self, path: &str, writable: bool) -> Result<Arc<dyn File>> {
         self.act(Op::Open, path, |state| match state.folders.find(path) {
             Some(Node::File(id)) => self.handle(state, id, path, writable),
-            Some(Node::Folder(_)) => Err(Error::invalid("this is a folder, not a file")),
+            Some(Node::Folder(_)) => Err(Error::denied("this is a folder, not a file")),
             None => Err(Error::not_found("no such file")),
         })
     }
@@ -367,7 +367,7 @@ impl Device for SimDisk {
             let node = match state.folders.find(path) {
                 None => return Ok(()),
                 Some(Node::Folder(_)) => {
-                    return Err(Error::invalid("this is a folder, not a file"));
+                    return Err(Error::denied("this is a folder, not a file"));
                 }
                 Some(node) => node,
             };

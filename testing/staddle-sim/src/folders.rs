@@ -115,10 +115,7 @@ impl Folders {
     pub(crate) fn folder(&self, path: &str) -> Result<u64> {
         match self.find(path) {
             Some(Node::Folder(id)) => Ok(id),
-            Some(Node::File(_)) => {
-                Err(Error::invalid("this is a file, not a folder").with("path", path))
-            }
-            None => Err(Error::not_found("no such folder").with("path", path)),
+            _ => Err(Error::not_found("no such folder").with("path", path)),
         }
     }
 

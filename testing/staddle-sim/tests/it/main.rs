@@ -5,6 +5,7 @@
     reason = "helpers of tests; a panic is the report"
 )]
 
+mod conformance;
 mod crash;
 mod device;
 mod faults;
