@@ -98,8 +98,10 @@ pub(crate) fn run(runtime: &Runtime, origin: &Origin, cleaners: usize) -> Result
     }
     let share = surplus.len().div_ceil(cleaners.max(1)).max(1);
     let groups: Vec<&[String]> = surplus.chunks(share).collect();
-    let removed = runtime.workers().map("unlink", groups, |group: &[String]| {
-        group.iter().try_for_each(|path| device.remove(path))
-    })?;
+    let removed = runtime
+        .workers()
+        .map("unlink", groups, |group: &[String]| {
+            group.iter().try_for_each(|path| device.remove(path))
+        })?;
     removed.into_iter().collect()
 }

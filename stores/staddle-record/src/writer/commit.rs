@@ -10,6 +10,7 @@
 //! A failed write leaves everything as it was; a failed sync ends the writer, because the kernel may have dropped the
 //! bytes and will not say so again.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use staddle_base::checksum::xxh3;
@@ -20,6 +21,7 @@ use super::Writer;
 use crate::format::{Head, SEGMENT_SLOTS, names};
 use crate::manifest::SegmentInfo;
 use crate::options::Durability;
+use crate::reader::chunks::Chunks;
 use crate::reader::generation::Generation;
 use crate::reader::table::page_sums;
 
@@ -279,6 +281,7 @@ impl Writer {
             // The redirects are in the new segments.
             let mut bare = self.view(base.head.generation, base.pin.clone());
             bare.overlay = Arc::default();
+            bare.chunks = Arc::new(self.named_chunks(&bare.chunks));
             self.base = Arc::new(bare);
             self.tail_start = self.head.n;
             self.tail_file = None;
@@ -303,6 +306,28 @@ impl Writer {
             self.base = base;
         }
         result
+    }
+
+    /// Those of `chunks` that the working state still names.
+    fn named_chunks(&self, chunks: &Chunks) -> Chunks {
+        let sealed = self
+            .manifest
+            .sealed
+            .iter()
+            .chain(self.lanes.iter().flat_map(|lane| &lane.sealed));
+        let open = self.lanes.iter().filter_map(super::lane::Lane::open_chunk);
+        let named: BTreeSet<u32> = sealed
+            .map(|chunk| chunk.id)
+            .chain(open.map(|chunk| chunk.id))
+            .collect();
+        Chunks::new(
+            chunks
+                .list()
+                .iter()
+                .filter(|chunk| named.contains(&chunk.id()))
+                .cloned()
+                .collect(),
+        )
     }
 
     /// An error that says a step of maintenance could not finish.

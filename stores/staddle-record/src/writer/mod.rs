@@ -478,6 +478,94 @@ impl Writer {
         }
     }
 
+    /// Seals the open chunks among `ids`.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn seal_chunks(&mut self, ids: &BTreeSet<u32>) -> Result<()> {
+        for at in 0..self.lanes.len() {
+            let lane = &mut self.lanes[at];
+            if lane.open_chunk().is_some_and(|open| ids.contains(&open.id)) {
+                lane.seal().map_err(|e| self.note(e))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A lane for a rewrite: its chunks are not part of the set until [`Writer::adopt_lane`].
+    pub(crate) fn new_lane(&self) -> Lane {
+        Lane::new(&self.origin, &self.ids)
+    }
+
+    /// Makes a rewrite's chunks known; its open chunk must have been sealed. The caller puts them into the manifest.
+    pub(crate) fn adopt_lane(&mut self, mut lane: Lane) {
+        self.unsynced.append(&mut lane.sealed_files);
+        self.folders.insert("chunk");
+        if let Some(first) = self.lanes.first_mut() {
+            first.fresh.append(&mut lane.fresh);
+        }
+    }
+
+    /// Puts a frame into a rewrite's lane.
+    ///
+    /// # Errors
+    /// As [`Lane::push`].
+    pub(crate) fn push_to(
+        &mut self,
+        lane: &mut Lane,
+        sequence: u64,
+        index: u64,
+        op: crate::format::Op,
+        payload: lane::Payload<'_>,
+    ) -> Result<Entry> {
+        lane.push(
+            &self.manifest.options,
+            self.published.generation,
+            sequence,
+            index,
+            op,
+            payload,
+        )
+        .map_err(|e| self.note(e))
+    }
+
+    /// The next `count` sequence numbers; none is ever used twice.
+    pub(crate) fn take_sequences(&mut self, count: u64) -> u64 {
+        let first = self.head.next_sequence;
+        self.head.next_sequence += count;
+        first
+    }
+
+    /// Writes records into a rewrite's lane, under indices that they have already.
+    ///
+    /// # Errors
+    /// As [`Lane::push`], and those of the codec library.
+    pub(crate) fn write_again(
+        &mut self,
+        lane: &mut Lane,
+        indices: &[u64],
+        records: &[&[u8]],
+    ) -> Result<Vec<Entry>> {
+        let encoded = self.workbench.many(&self.runtime, records)?;
+        let share = records.len().div_ceil(encoded.len()).max(1);
+        let first = self.take_sequences(records.len() as u64);
+        let mut entries = Vec::with_capacity(records.len());
+        for (k, (index, record)) in indices.iter().zip(records).enumerate() {
+            let Some(group) = encoded.get(k / share) else {
+                continue;
+            };
+            let payload = group.payload(k % share, record);
+            entries.push(self.push_to(
+                lane,
+                first + k as u64,
+                *index,
+                crate::format::Op::Put,
+                payload,
+            )?);
+        }
+        Ok(entries)
+    }
+
     /// Records in the working state, staged ones included.
     pub fn len(&self) -> u64 {
         self.head.n

@@ -10,8 +10,16 @@ use staddle_sim::SimDisk;
 
 /// A runtime without threads whose clock stands still: a run is a function of its seed.
 pub fn still(seed: u64) -> Runtime {
-    let options = staddle_runtime::Options { threads: 1, ..Default::default() };
-    Runtime::new(options.with_clock(Arc::new(ManualClock::default())).with_seed(Seed(seed))).unwrap()
+    let options = staddle_runtime::Options {
+        threads: 1,
+        ..Default::default()
+    };
+    Runtime::new(
+        options
+            .with_clock(Arc::new(ManualClock::default()))
+            .with_seed(Seed(seed)),
+    )
+    .unwrap()
 }
 
 /// The runtime of a user.
@@ -29,8 +37,12 @@ pub struct OnDisk {
 impl OnDisk {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let device = Arc::new(LocalDevice::new(&folder.path().join("set.rec")));
-        Self { runtime: real(), device, folder }
+        let device = Arc::new(LocalDevice::new(&folder.path().join("set.rec")).unwrap());
+        Self {
+            runtime: real(),
+            device,
+            folder,
+        }
     }
 
     pub fn create(&self, options: Options) -> Records {
@@ -70,7 +82,10 @@ impl Model {
 pub fn contents(set: &Records) -> Vec<Option<Vec<u8>>> {
     let all: Vec<u64> = (0..set.len().unwrap()).collect();
     let batch = set.gather(&all).unwrap();
-    let rows: Vec<Option<Vec<u8>>> = batch.iter().map(|record| record.map(<[u8]>::to_vec)).collect();
+    let rows: Vec<Option<Vec<u8>>> = batch
+        .iter()
+        .map(|record| record.map(<[u8]>::to_vec))
+        .collect();
     for index in all.iter().take(5) {
         assert_eq!(set.get(*index).unwrap(), rows[*index as usize]);
     }
@@ -81,4 +96,18 @@ pub fn contents(set: &Records) -> Vec<Option<Vec<u8>>> {
         assert_eq!(present, row.is_some());
     }
     rows
+}
+
+/// Fails with the first difference, in words that fit a screen.
+#[track_caller]
+pub fn same(found: &[Option<Vec<u8>>], wanted: &[Option<Vec<u8>>]) {
+    let show = |record: Option<&Option<Vec<u8>>>| match record {
+        None => "nothing".to_owned(),
+        Some(None) => "a hole".to_owned(),
+        Some(Some(bytes)) => format!("{} bytes {}", bytes.len(), bytes.escape_ascii().take(24).map(char::from).collect::<String>()),
+    };
+    for at in 0..found.len().max(wanted.len()) {
+        let (left, right) = (found.get(at), wanted.get(at));
+        assert!(left == right, "record {at} is {}, should be {} (lengths {} and {})", show(left), show(right), found.len(), wanted.len());
+    }
 }
