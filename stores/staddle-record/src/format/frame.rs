@@ -7,7 +7,7 @@
 //! | 8 | u32 | CRC32C of the payload, then of header bytes 0-7 and 12-23 |
 //! | 12 | u32 | sequence minus the chunk's base sequence |
 //! | 16 | u40 | index when written |
-//! | 21 | u8 | operation: 1 put, 2 swap-delete (payload: u64 old last index), 3 tombstone |
+//! | 21 | u8 | operation: 1 put; 2 swap-delete (payload: u64 old last index); 3 tombstone; 4 rebase (payload: u64 n, u64 first) |
 //! | 22 | u8 | codec |
 //! | 23 | u8 | dictionary slot |
 //!
@@ -30,6 +30,8 @@ pub enum Op {
     SwapDelete,
     /// Empties the index; the set keeps its length.
     Tombstone,
+    /// A rebalance ended here: the set is what puts from its first sequence on give, over so many empty slots.
+    Rebase,
 }
 
 impl Op {
@@ -39,6 +41,7 @@ impl Op {
             Self::Put => 1,
             Self::SwapDelete => 2,
             Self::Tombstone => 3,
+            Self::Rebase => 4,
         }
     }
 
@@ -51,6 +54,7 @@ impl Op {
             1 => Ok(Self::Put),
             2 => Ok(Self::SwapDelete),
             3 => Ok(Self::Tombstone),
+            4 => Ok(Self::Rebase),
             _ => Err(Error::corrupt(format!("operation {id} does not exist"))),
         }
     }

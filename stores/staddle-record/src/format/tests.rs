@@ -86,7 +86,7 @@ proptest! {
         sequence_delta in any::<u32>(),
         index in 0..RECORDS_MAX,
         dictionary in any::<u8>(),
-        op in 1u8..4,
+        op in 1u8..5,
         codec in 0u8..4,
     ) {
         let frame = Frame {
@@ -123,7 +123,7 @@ proptest! {
     }
 
     #[test]
-    fn log_records_come_back(op in 1u8..4, sequence in any::<u64>(), index in any::<u64>(), chunk in any::<u32>()) {
+    fn log_records_come_back(op in 1u8..5, sequence in any::<u64>(), index in any::<u64>(), chunk in any::<u32>()) {
         let record = LogRecord { op: Op::from_id(op).unwrap(), sequence, index, entry: Entry::new(chunk, 64, 5, Codec::Lz4, 0) };
         let mut bytes = Vec::new();
         record.encode(&mut bytes);

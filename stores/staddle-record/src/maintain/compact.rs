@@ -8,7 +8,7 @@
 //!
 //! Frames of a compacted chunk keep sequence and index, and markers that still matter are copied, so the index can be
 //! rebuilt from chunks alone. A rebalanced set has no history: its frames carry their index of today under new, higher
-//! sequences, and no markers.
+//! sequences, and a rebase marker after them says that nothing before them counts any more.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -385,12 +385,11 @@ impl Writer {
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<Redirects> {
         let mut indices = Vec::new();
-        let mut ends_in_a_hole = false;
+        let first_sequence = self.head.next_sequence;
         for_entries(view, |index, entry| {
             if entry.is_present() && chunks.contains(&entry.chunk()) {
                 indices.push(index);
             }
-            ends_in_a_hole = !entry.is_present();
             Ok(())
         })?;
         let mut redirects = Redirects::new();
@@ -411,17 +410,17 @@ impl Writer {
             let entries = self.write_again(lane, step, &records)?;
             redirects.extend(step.iter().copied().zip(entries));
         }
-        if ends_in_a_hole {
-            // Nothing else would tell a rebuilt index how long the set is.
-            let sequence = self.take_sequences(1);
-            self.push_to(
-                lane,
-                sequence,
-                view.head.n - 1,
-                Op::Tombstone,
-                Payload::marker(&[]),
-            )?;
-        }
+        // Older chunks may outlive this for a snapshot's sake, so a rebuilt index must know that they no longer count; and
+        // it must not know that before the copies are safe.
+        lane.sync().map_err(|e| self.fail(e))?;
+        self.origin
+            .device
+            .sync_dir("chunk")
+            .map_err(|e| self.fail(e))?;
+        let mut rebase = view.head.n.to_le_bytes().to_vec();
+        rebase.extend_from_slice(&first_sequence.to_le_bytes());
+        let sequence = self.take_sequences(1);
+        self.push_to(lane, sequence, 0, Op::Rebase, Payload::marker(&rebase))?;
         Ok(redirects)
     }
 

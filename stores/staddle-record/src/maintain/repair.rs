@@ -24,6 +24,9 @@ use crate::options::Options;
 use crate::reader::table::page_sums;
 use crate::writer::{create_file, lock};
 
+/// Slots beyond 64 for each frame that a rebuilt table may have: a forged index must not fill the memory.
+const SLACK: u64 = 1 << 24;
+
 /// What a repair found and made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RepairReport {
@@ -44,9 +47,10 @@ struct Event {
     sequence: u64,
     op: Op,
     index: u64,
-    /// The entry of a put; the old last index of a swap-delete.
+    /// Where the payload lies.
     entry: Entry,
-    last: u64,
+    /// The payload of a marker: the old last index of a swap-delete; length and first sequence of a rebase.
+    words: [u64; 2],
 }
 
 struct Harvest {
@@ -104,9 +108,18 @@ pub fn repair(runtime: &Runtime, device: Arc<dyn Device>) -> Result<RepairReport
     };
     let old = old.filter(|manifest| manifest.uuid == uuid_text(&uuid));
     // A compacted frame may be there twice, in the old chunk and in the new one, and a swap must not be done twice.
-    harvest.events.sort_by_key(|event| (event.sequence, std::cmp::Reverse(event.entry.chunk())));
+    harvest
+        .events
+        .sort_by_key(|event| (event.sequence, std::cmp::Reverse(event.entry.chunk())));
     harvest.events.dedup_by_key(|event| event.sequence);
-    let mut table = replay(&harvest.events)?;
+    let foreign = old
+        .iter()
+        .flat_map(|old| &old.sealed)
+        .filter(|chunk| chunk.external.is_some());
+    let limit = foreign
+        .map(|chunk| chunk.records)
+        .fold(SLACK, u64::saturating_add);
+    let mut table = replay(&harvest.events, limit)?;
     if let Some(old) = &old {
         adopted(device.as_ref(), old, &mut table, &mut harvest);
     }
@@ -178,10 +191,9 @@ impl Harvest {
             match scan.next_frame() {
                 Ok(Some(found)) => {
                     let frame = found.frame;
-                    let last = found
-                        .payload
-                        .first_chunk()
-                        .map_or(0, |bytes| u64::from_le_bytes(*bytes));
+                    let (words, _) = found.payload.as_chunks::<8>();
+                    let word =
+                        |at: usize| words.get(at).map_or(0, |bytes| u64::from_le_bytes(*bytes));
                     digest = fold(digest, found.crc);
                     records += 1;
                     self.events.push(Event {
@@ -195,7 +207,7 @@ impl Harvest {
                             frame.codec,
                             frame.dictionary,
                         ),
-                        last,
+                        words: [word(0), word(1)],
                     });
                 }
                 Ok(None) => break,
@@ -241,40 +253,59 @@ impl Harvest {
     }
 }
 
-/// The table that the operations give.
-fn replay(events: &[Event]) -> Result<Vec<Entry>> {
+/// The table that the operations, in order, give.
+fn replay(events: &[Event], slack: u64) -> Result<Vec<Entry>> {
+    let limit = slack.saturating_add(64 * events.len() as u64);
     let mut table: Vec<Entry> = Vec::new();
-    let grow = |table: &mut Vec<Entry>, index: u64| -> Result<usize> {
-        let at = usize::try_from(index)
-            .ok()
-            .filter(|_| index < RECORDS_MAX && index <= 64 * events.len() as u64 + SEGMENT_SLOTS)
-            .ok_or_else(|| {
-                Error::corrupt("a frame has an index that its set cannot have").with("index", index)
-            })?;
-        if at >= table.len() {
-            table.resize(at + 1, Entry::MISSING);
+    let mut events = events;
+    if let Some(rebase) = events.iter().rev().find(|event| event.op == Op::Rebase) {
+        let [length, first] = rebase.words;
+        events = &events[events.partition_point(|event| event.sequence < first)..];
+        if length != 0 {
+            grow(&mut table, length - 1, limit)?;
         }
-        Ok(at)
-    };
+    }
     for event in events {
         match event.op {
             Op::Put => {
-                let at = grow(&mut table, event.index)?;
+                let at = grow(&mut table, event.index, limit)?;
                 table[at] = event.entry;
             }
             Op::Tombstone => {
-                let at = grow(&mut table, event.index)?;
+                let at = grow(&mut table, event.index, limit)?;
                 table[at] = Entry::MISSING;
             }
             Op::SwapDelete => {
-                let last = grow(&mut table, event.last.max(event.index))?;
-                let moved = table[last];
-                table[event.index as usize] = moved;
-                table.truncate(event.last as usize);
+                let [last, _] = event.words;
+                let from = grow(&mut table, last.max(event.index), limit)?;
+                table[event.index as usize] = table[from];
+                table.truncate(last as usize);
             }
+            Op::Rebase => {}
         }
     }
     Ok(table)
+}
+
+/// Makes the table long enough for a slot.
+fn grow(table: &mut Vec<Entry>, index: u64, limit: u64) -> Result<usize> {
+    let at = usize::try_from(index)
+        .ok()
+        .filter(|_| index < limit.min(RECORDS_MAX))
+        .ok_or_else(|| {
+            Error::corrupt("a frame has an index far beyond what this set can have")
+                .with("index", index)
+        })?;
+    if at >= table.len() {
+        let more = at + 1 - table.len();
+        table.try_reserve(more).map_err(|_| {
+            Error::exhausted("there is no memory for the rebuilt table")
+                .with("index", index)
+                .with("bytes", more as u64 * 16)
+        })?;
+        table.resize(at + 1, Entry::MISSING);
+    }
+    Ok(at)
 }
 
 /// Fills in records of adopted files from the old table, whose frames are nowhere.

@@ -38,6 +38,7 @@ pub struct Chunk {
     origin: Arc<Origin>,
     external: Option<External>,
     end: AtomicU64,
+    readable: AtomicU64,
     /// How much address space a map of it takes: no published end goes beyond.
     extent: u64,
     map: OnceLock<Option<Map>>,
@@ -68,6 +69,7 @@ impl Chunk {
             origin: Arc::clone(origin),
             external,
             end: AtomicU64::new(end),
+            readable: AtomicU64::new(end),
             extent: extent.max(end),
             map: OnceLock::new(),
             file: OnceLock::new(),
@@ -84,15 +86,27 @@ impl Chunk {
         self.external.as_ref()
     }
 
-    /// Bytes before this may be read.
+    /// Bytes before this are published: they never change and are never cut off, so views of them may be handed out.
     #[inline]
     pub fn end(&self) -> u64 {
         self.end.load(Ordering::Acquire)
     }
 
+    /// Bytes before this may be read. Those after [`Chunk::end`] were written and not flushed: this process reads copies
+    /// of them, because the next writer cuts them off if this one stops.
+    pub fn readable(&self) -> u64 {
+        self.readable.load(Ordering::Acquire)
+    }
+
     /// Raises the published end.
     pub fn publish(&self, end: u64) {
+        self.expose(end);
         self.end.fetch_max(end, Ordering::AcqRel);
+    }
+
+    /// Raises the readable end.
+    pub fn expose(&self, end: u64) {
+        self.readable.fetch_max(end, Ordering::AcqRel);
     }
 
     /// Mapped bytes, if they are published and the chunk is mapped already. The hot path of every read.

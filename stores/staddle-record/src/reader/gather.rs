@@ -156,10 +156,10 @@ impl Context<'_> {
         };
         let length = u64::from(found.entry.physical_length());
         let end = found.entry.offset().checked_add(length);
-        if !possible || end.is_none_or(|end| end > chunk.end()) {
+        if !possible || end.is_none_or(|end| end > chunk.readable()) {
             return Err(fail(
                 Error::corrupt("the offset entry points beyond its chunk")
-                    .with("chunk_end", chunk.end()),
+                    .with("chunk_end", chunk.readable()),
             ));
         }
         found.entry.codec().map_err(fail)?;

@@ -115,6 +115,9 @@ impl Writer {
         let pin = self.pins.pin(generation).ok().flatten();
         self.base = Arc::new(self.view(generation, pin));
         self.top.clear();
+        for chunk in self.base.chunks.list() {
+            chunk.publish(chunk.readable());
+        }
         if manifest_rewritten {
             self.refresh_meta();
         }

@@ -425,7 +425,7 @@ impl Lane {
     pub fn expose(&mut self) -> Result<()> {
         self.drain()?;
         if let Some(current) = &self.current {
-            current.shared.publish(current.end);
+            current.shared.expose(current.end);
         }
         Ok(())
     }
@@ -438,6 +438,15 @@ impl Lane {
             .filter(|c| c.unsynced)
             .map(|c| Arc::clone(&c.file));
         self.sealed_files.iter().cloned().chain(current)
+    }
+
+    /// Makes everything pushed so far durable, apart from folder entries.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn sync(&mut self) -> Result<()> {
+        self.drain()?;
+        self.unsynced().try_for_each(|file| file.sync())
     }
 
     /// Forgets what a commit has made durable.
@@ -475,7 +484,7 @@ impl Lane {
             .file
             .set_len(end)
             .map_err(|e| current.shared.locate(e))?;
-        current.shared.publish(current.end);
+        current.shared.expose(current.end);
         self.sealed.push(SealedChunk {
             id: current.id,
             bytes: current.end,

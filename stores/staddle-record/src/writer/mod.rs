@@ -210,15 +210,6 @@ impl Writer {
             }
             self.log.file = Some(file);
         }
-        let within = self.head.base_len % SEGMENT_SLOTS;
-        if within != 0 {
-            let no = self.head.base_len / SEGMENT_SLOTS;
-            let file = self.segment_file(no)?;
-            let end = within * Entry::BYTES as u64;
-            if file.len()? > end {
-                file.set_len(end)?;
-            }
-        }
         for open in self.head.open.clone() {
             let shared = self.base.chunks.get(open.id).cloned();
             let shared =
@@ -275,7 +266,7 @@ impl Writer {
     }
 
     /// Ends this writer: after a device failed once, nothing it says about later writes can be trusted.
-    fn fail(&mut self, error: Error) -> Error {
+    pub(crate) fn fail(&mut self, error: Error) -> Error {
         let kept = error.duplicate().context("writing has stopped after an earlier failure").hint(
             "reads go on; close the set and open it again, which goes back to the last flushed state",
         );

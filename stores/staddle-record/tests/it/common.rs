@@ -104,10 +104,25 @@ pub fn same(found: &[Option<Vec<u8>>], wanted: &[Option<Vec<u8>>]) {
     let show = |record: Option<&Option<Vec<u8>>>| match record {
         None => "nothing".to_owned(),
         Some(None) => "a hole".to_owned(),
-        Some(Some(bytes)) => format!("{} bytes {}", bytes.len(), bytes.escape_ascii().take(24).map(char::from).collect::<String>()),
+        Some(Some(bytes)) => format!(
+            "{} bytes {}",
+            bytes.len(),
+            bytes
+                .escape_ascii()
+                .take(24)
+                .map(char::from)
+                .collect::<String>()
+        ),
     };
     for at in 0..found.len().max(wanted.len()) {
         let (left, right) = (found.get(at), wanted.get(at));
-        assert!(left == right, "record {at} is {}, should be {} (lengths {} and {})", show(left), show(right), found.len(), wanted.len());
+        assert!(
+            left == right,
+            "record {at} is {}, should be {} (lengths {} and {})",
+            show(left),
+            show(right),
+            found.len(),
+            wanted.len()
+        );
     }
 }
