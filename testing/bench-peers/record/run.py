@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -69,7 +70,8 @@ def main() -> int:
     """Runs, prints, writes."""
     asked = arguments()
     plan = data.QUICK if asked.quick else data.FULL
-    base = (asked.scratch or ROOT / "target" / "x" / "bench-record").resolve()
+    scratch_root = asked.scratch or os.environ.get("STADDLE_BENCH_SCRATCH") or ROOT / "target" / "x" / "bench"
+    base = Path(scratch_root, "record").resolve()
     base.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(base).free
     if free < DISK_NEEDED[asked.quick]:

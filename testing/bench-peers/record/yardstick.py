@@ -38,7 +38,7 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
 def build_folder() -> Path:
     """Where compiled yardsticks go: the scratch folder the runner chose."""
     return Path(
-        os.environ.get("STADDLE_BENCH_BUILD", HERE.parents[2] / "target" / "x" / "bench-record" / "build")
+        os.environ.get("STADDLE_BENCH_BUILD", HERE.parents[2] / "target" / "x" / "bench" / "record" / "build")
     )
 
 
