@@ -6,6 +6,7 @@ pub mod aligned;
 pub mod codec;
 pub mod format;
 pub mod maintain;
+pub mod import;
 pub mod manifest;
 pub mod options;
 pub mod progress;
