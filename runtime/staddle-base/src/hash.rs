@@ -64,11 +64,36 @@ impl Permutation {
         }
     }
 
+    /// The position that points to `value`: the inverse of [`Permutation::at`]; `value` must be below `n`.
+    #[inline]
+    pub fn position_of(&self, value: u64) -> u64 {
+        debug_assert!(value < self.n);
+        if self.n <= 1 {
+            return 0;
+        }
+        let mut position = value;
+        loop {
+            position = self.round_trip_back(position);
+            if position < self.n {
+                return position;
+            }
+        }
+    }
+
     #[inline]
     fn round_trip(&self, value: u64) -> u64 {
         let (mut left, mut right) = (value >> self.half_bits, value & self.mask);
         for key in self.keys {
             (left, right) = (right, left ^ (mix64(right ^ key) & self.mask));
+        }
+        (left << self.half_bits) | right
+    }
+
+    #[inline]
+    fn round_trip_back(&self, value: u64) -> u64 {
+        let (mut left, mut right) = (value >> self.half_bits, value & self.mask);
+        for key in self.keys.iter().rev() {
+            (left, right) = (right ^ (mix64(left ^ key) & self.mask), left);
         }
         (left << self.half_bits) | right
     }
@@ -99,6 +124,7 @@ mod tests {
                     !std::mem::replace(&mut seen[value], true),
                     "n={n} repeats {value}"
                 );
+                assert_eq!(permutation.position_of(permutation.at(position)), position);
             }
         }
     }
@@ -115,5 +141,6 @@ mod tests {
     fn the_full_domain_works() {
         let permutation = Permutation::new(u64::MAX, 7);
         assert_ne!(permutation.at(0), permutation.at(1));
+        assert_eq!(permutation.position_of(permutation.at(5)), 5);
     }
 }

@@ -16,7 +16,7 @@ use staddle_runtime::io::device::Device;
 use staddle_runtime::memory::Reservation;
 use staddle_runtime::process::OwnerProcess;
 
-use crate::format::{Uuid, names, uuid_text};
+use crate::format::{Head, Uuid, names, uuid_text};
 use crate::maintain::snapshot;
 use crate::manifest::External;
 use crate::options::{Durability, Io, OpenOptions, Options};
@@ -62,6 +62,19 @@ pub struct Fingerprint {
     pub changed_generation: u64,
     /// The commit of the last swap-delete.
     pub moved_generation: u64,
+}
+
+impl Fingerprint {
+    /// That of a commit.
+    pub fn of(head: &Head) -> Self {
+        Self {
+            uuid: uuid_text(&head.uuid),
+            generation: head.generation,
+            length: head.n,
+            changed_generation: head.changed_generation,
+            moved_generation: head.moved_generation,
+        }
+    }
 }
 
 impl std::fmt::Debug for Records {
@@ -212,17 +225,10 @@ impl Records {
     /// # Errors
     /// As [`Records::current`].
     pub fn fingerprint(&self) -> Result<Fingerprint> {
-        let head = &self.current()?.head;
-        Ok(Fingerprint {
-            uuid: uuid_text(&head.uuid),
-            generation: head.generation,
-            length: head.n,
-            changed_generation: head.changed_generation,
-            moved_generation: head.moved_generation,
-        })
+        Ok(Fingerprint::of(&self.current()?.head))
     }
 
-    fn check_open(&self) -> Result<()> {
+    pub(crate) fn check_open(&self) -> Result<()> {
         if self.0.closed.load(Ordering::Acquire) {
             return Err(Error::closed("the set was closed")
                 .with("uri", self.uri())
@@ -243,6 +249,31 @@ impl Records {
             self.refresh()?;
         }
         Ok(self.0.generation.load_full())
+    }
+
+    /// As [`Records::current`], with own writes flushed, so that its number says what it holds.
+    pub(crate) fn settled(&self) -> Result<Arc<Generation>> {
+        self.flush()?;
+        self.current()
+    }
+
+    /// The view of a named commit, beside the one in use.
+    pub(crate) fn view_of(&self, snapshot: &str) -> Result<Arc<Generation>> {
+        let how = OpenOptions {
+            snapshot: Some(snapshot.to_owned()),
+            generation: None,
+            ..self.0.how.clone()
+        };
+        pinned(&self.0.origin, &self.0.pins, &how, None)
+    }
+
+    /// The newest commit, beside the one in use; `None` when the set was opened at a certain one.
+    pub(crate) fn newest(&self) -> Result<Option<Arc<Generation>>> {
+        if self.0.how.generation.is_some() || self.0.how.snapshot.is_some() {
+            return Ok(None);
+        }
+        let older = self.0.generation.load_full();
+        pinned(&self.0.origin, &self.0.pins, &self.0.how, Some(&older)).map(Some)
     }
 
     #[cold]
