@@ -16,11 +16,11 @@ mod records;
 pub mod writer;
 
 pub use aligned::Aligned;
+pub use loader::{Holes, Layout, Loader, LoaderOptions, LoaderState, Rows, Shuffle, Step, Uneven};
 pub use maintain::compact::CompactReport;
 pub use maintain::repair::{RepairReport, repair};
 pub use maintain::snapshot::Snapshot;
 pub use maintain::verify::{Damage, VerifyReport};
-pub use loader::{Holes, Layout, Loader, LoaderOptions, LoaderState, Rows, Shuffle, Step, Uneven};
 pub use options::{CodecChoice, Dtype, Durability, Io, OpenOptions, Options, Verify};
 pub use progress::{OnProgress, Progress};
 pub use reader::{Batch, Generation, Packed};
