@@ -24,4 +24,4 @@ pub use maintain::verify::{Damage, VerifyReport};
 pub use options::{CodecChoice, Dtype, Durability, Io, OpenOptions, Options, Verify};
 pub use progress::{OnProgress, Progress};
 pub use reader::{Batch, Generation, Packed};
-pub use records::{Fingerprint, Records};
+pub use records::{Fingerprint, Glance, Records};

@@ -77,6 +77,21 @@ impl Fingerprint {
     }
 }
 
+/// What one line can say about a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Glance {
+    /// Records, holes and own unflushed ones included.
+    pub records: u64,
+    /// Payload bytes of live records, as stored.
+    pub live_bytes: u64,
+    /// Bytes of all chunks.
+    pub total_bytes: u64,
+    /// Number of chunks.
+    pub chunks: usize,
+    /// Whether the handle was closed.
+    pub closed: bool,
+}
+
 impl std::fmt::Debug for Records {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let view = self.0.generation.load();
@@ -218,6 +233,22 @@ impl Records {
     /// The commit in view.
     pub fn generation(&self) -> u64 {
         self.0.generation.load().head.generation
+    }
+
+    /// What one line can say about the set: no I/O and no waiting.
+    pub fn glance(&self) -> Glance {
+        let view = self.0.generation.load();
+        let unflushed = match self.0.writer.try_lock() {
+            Some(writer) if self.0.owner.is_here() => writer.as_ref().map(Writer::len),
+            _ => None,
+        };
+        Glance {
+            records: unflushed.unwrap_or(view.head.n),
+            live_bytes: view.head.live_bytes,
+            total_bytes: view.head.total_bytes,
+            chunks: view.chunks.list().len(),
+            closed: self.0.closed.load(Ordering::Acquire),
+        }
     }
 
     /// What a saved loader state is checked against.

@@ -55,6 +55,17 @@ impl Records {
     /// # Errors
     /// Those that keep it from reading on; damage is in the report.
     pub fn verify(&self, mut progress: impl FnMut(u64, u64)) -> Result<VerifyReport> {
+        self.verify_while(|done, total| {
+            progress(done, total);
+            true
+        })
+    }
+
+    /// As [`Records::verify`], as long as `go_on`, which is told records done and records in all, says so.
+    ///
+    /// # Errors
+    /// As [`Records::verify`], and `Cancelled`.
+    pub fn verify_while(&self, mut go_on: impl FnMut(u64, u64) -> bool) -> Result<VerifyReport> {
         let view = self.current()?;
         let mut report = VerifyReport::default();
         let mut damaged = BTreeMap::new();
@@ -82,7 +93,9 @@ impl Records {
         let total = live.len() as u64;
         for step in live.chunks(STEP) {
             self.check_step(&strict, step, &mut report, &mut damaged)?;
-            progress(report.records, total);
+            if !go_on(report.records, total) {
+                return Err(Error::cancelled("verify was stopped").with("uri", self.uri()));
+            }
         }
         report.bad.extend(damaged.into_values());
         Ok(report)

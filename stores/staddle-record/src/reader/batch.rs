@@ -107,6 +107,32 @@ impl Batch {
         &self.0.generation
     }
 
+    /// All records one after the other in a pooled buffer of its own.
+    ///
+    /// # Errors
+    /// `Exhausted` when the memory limit leaves no room.
+    pub fn pack(&self) -> Result<Packed> {
+        let memory = self.0.generation.origin.runtime.memory();
+        let bytes = usize::try_from(self.bytes())
+            .map_err(|_| Error::invalid("the batch is larger than memory"))?;
+        let mut data = memory.pool().take(memory.root(), bytes)?;
+        let mut offsets = vec![0; self.len() + 1];
+        self.pack_into(&mut data, &mut offsets)?;
+        let holes = self.0.items.iter().any(|item| item.source == HOLE);
+        let present = holes.then(|| {
+            self.0
+                .items
+                .iter()
+                .map(|item| item.source != HOLE)
+                .collect()
+        });
+        Ok(Packed {
+            data,
+            offsets,
+            present,
+        })
+    }
+
     /// Copies all records into `out`, one after the other, and fills `offsets` (one more than records) with their
     /// borders. Returns the bytes written.
     ///
