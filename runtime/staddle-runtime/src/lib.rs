@@ -21,6 +21,8 @@
 //! | [`workers`] | on which thread does this run |
 //! | [`interrupt`] | what does Ctrl-C do to a command line |
 //! | [`stats`] | what do all the figures say |
+//! | [`doctor`] | what does this machine allow, and what would help |
+//! | [`kernel`] | what does the kernel say |
 //!
 //! **What costs what.** Making a runtime starts no thread and opens no file: pools, rings and connections come up with
 //! the first job that needs them. In a forked child everything with a thread behind it is built again on first use, from
@@ -34,8 +36,10 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use staddle_base::metrics::Registry;
 use staddle_base::{Clock, Error, Result, Seed};
 
+pub mod doctor;
 pub mod interrupt;
 pub mod io;
+pub mod kernel;
 pub mod memory;
 pub mod options;
 pub mod process;
@@ -165,6 +169,11 @@ impl Runtime {
             threads: here.workers.threads(),
             background_panics: here.workers.panics(),
         }
+    }
+
+    /// What this machine allows, and what would help.
+    pub fn doctor(&self) -> doctor::Report {
+        doctor::Report::new(self.0.limit_bytes, self.io().engine_report())
     }
 
     fn here(&self) -> &Here {

@@ -32,8 +32,8 @@ pub const SPECS: &[Spec] = &[
     },
     Spec {
         name: "runtime.io_depth",
-        default: "64",
-        help: "reads in flight on one ring of the uring engine",
+        default: "0",
+        help: "reads in flight on one ring of the uring engine; 0 is what a probe found, else 64",
     },
     Spec {
         name: "runtime.remote_requests",
@@ -65,7 +65,7 @@ pub struct Options {
     pub threads: usize,
     /// Threads of the pread engine.
     pub io_threads: usize,
-    /// Reads in flight on one ring of the uring engine.
+    /// Reads in flight on one ring of the uring engine; 0 is what a probe found, else 64.
     pub io_depth: u32,
     /// Requests in flight to one object store.
     pub remote_requests: usize,
@@ -87,7 +87,7 @@ impl Default for Options {
             engine: EngineChoice::Auto,
             threads: 0,
             io_threads: 8,
-            io_depth: 64,
+            io_depth: 0,
             remote_requests: 16,
             deterministic: false,
             clock: Arc::new(clock),
@@ -148,7 +148,7 @@ impl Options {
             (
                 "runtime.io_depth",
                 usize::try_from(self.io_depth).unwrap_or(usize::MAX),
-                1,
+                0,
                 4096,
             ),
             ("runtime.remote_requests", self.remote_requests, 1, 4096),
@@ -186,3 +186,6 @@ fn count<T: std::str::FromStr>(name: &str, value: &str) -> Result<T> {
         Error::invalid(format!("`{value}` is not a number")).with("setting", name.to_owned())
     })
 }
+
+#[cfg(test)]
+mod tests;

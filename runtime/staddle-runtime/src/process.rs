@@ -65,7 +65,7 @@ fn first_ask(mut page: *mut AtomicU32) -> u32 {
 }
 
 fn install_page() -> *mut AtomicU32 {
-    let bytes = crate::memory::limit::page_bytes();
+    let bytes = crate::kernel::page_bytes();
     // SAFETY: a new anonymous mapping at an address the kernel chooses touches no existing memory.
     let mapped = unsafe {
         rustix::mm::mmap_anonymous(

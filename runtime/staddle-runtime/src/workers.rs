@@ -213,3 +213,6 @@ pub(crate) fn panicked(name: &str, panic: &(dyn Any + Send)) -> Error {
         .with("job", name.to_owned())
         .hint("this is a bug in Staddle; the job failed, the process goes on")
 }
+
+#[cfg(test)]
+mod tests;

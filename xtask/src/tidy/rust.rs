@@ -52,8 +52,8 @@ const OPENING_ALLOWED: &[(&str, &str)] = &[
         "settings are read before there is a runtime",
     ),
     (
-        "runtime/staddle-runtime/src/memory/limit",
-        "reads the kernel's memory limits",
+        "runtime/staddle-runtime/src/kernel",
+        "reads what the kernel says about itself",
     ),
     (
         "runtime/staddle-runtime/src/io/engine",

@@ -8,6 +8,7 @@
 //! | `batch` | what of a batch is cached, what goes through an engine |
 //! | [`coalesce`] | which neighbouring ranges are read together |
 //! | `net` | on which threads do network requests run
+//! | [`probe`] | how deep a queue does a device want
 //! | `residency` | how much of a file does the page cache hold |
 //!
 //! **Invariant**: only `device` opens data files.
@@ -23,6 +24,7 @@ pub mod coalesce;
 pub mod device;
 pub mod engine;
 mod net;
+pub mod probe;
 mod residency;
 pub mod uri;
 
@@ -31,6 +33,10 @@ use device::{Device, File, RemoteDevice};
 use engine::{Engine, PreadEngine, UringEngine};
 
 pub use engine::EngineReport;
+pub(crate) use residency::works as cachestat_works;
+
+/// Reads in flight on a ring, where neither a setting nor a probe says otherwise.
+const DEPTH: u32 = 64;
 
 /// One range to read.
 #[derive(Debug)]
@@ -129,9 +135,18 @@ impl Manager {
 
     fn chosen(&self) -> &(Arc<dyn Engine>, EngineReport) {
         self.chosen.get_or_init(|| {
-            let uring = || UringEngine::new(self.depth, Arc::clone(&self.pread));
+            let uring = || UringEngine::new(self.depth(), Arc::clone(&self.pread));
             engine::choose(self.choice, &self.pread, uring)
         })
+    }
+
+    /// The depth setting, or what a probe found, or a depth that suits most devices.
+    fn depth(&self) -> u32 {
+        let probed = || probe::deepest(&probe::saved(&probe::folder()?));
+        match self.depth {
+            0 => probed().unwrap_or(DEPTH),
+            depth => depth,
+        }
     }
 
     /// Refuses to run without the ring where the user insists on it.

@@ -2,8 +2,9 @@
 //!
 //! A node counts three things, in bytes: `reserved` (its own and its descendants' together), `free` (granted to this
 //! node itself and not in use) and `used` (in use through this node). A grant is added from the node up to the root,
-//! checking each limit, and taken back from the levels already passed when one refuses. So at every moment and on every
-//! level `reserved <= limit`, and `free + used + children's reserved <= reserved`.
+//! checking each limit, and taken back from the levels already passed when one refuses. So on every level `reserved`
+//! never exceeds the limit at any moment, and whenever no call is under way it equals `free + used` of the node and its
+//! descendants.
 //!
 //! The file is compiled a second time by the model test, with that test's own atomics behind `super::sync`.
 

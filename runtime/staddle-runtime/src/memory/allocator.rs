@@ -340,3 +340,6 @@ impl Allocator for SystemAllocator {
         "system"
     }
 }
+
+#[cfg(test)]
+mod tests;

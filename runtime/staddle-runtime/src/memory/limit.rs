@@ -1,9 +1,11 @@
 //! How much memory this process may count on: the machine's, or its cgroup's if that is less.
 
+use crate::kernel;
+
 /// Bytes of memory that the process may use: the machine's, or the tightest cgroup v2 (or v1) limit above it.
 pub fn available_bytes() -> u64 {
     let cgroup = cgroup_limit_bytes().unwrap_or(u64::MAX);
-    machine_bytes().min(cgroup)
+    kernel::machine_bytes().min(cgroup)
 }
 
 /// The default root limit: half of [`available_bytes`].
@@ -11,24 +13,10 @@ pub fn default_limit_bytes() -> u64 {
     (available_bytes() / 2).max(crate::options::MEMORY_MIN)
 }
 
-/// The machine's memory in bytes.
-pub fn machine_bytes() -> u64 {
-    let info = rustix::system::sysinfo();
-    let unit = u64::from(info.mem_unit).max(1);
-    info.totalram.saturating_mul(unit)
-}
-
-/// The size of a page in bytes.
-pub fn page_bytes() -> usize {
-    // SAFETY: `sysconf` reads a constant of the system.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(bytes).unwrap_or(4096).max(4096)
-}
-
 /// The tightest memory limit of the cgroups this process is in, if there is one.
 pub fn cgroup_limit_bytes() -> Option<u64> {
-    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    tightest(&groups, &|path| std::fs::read_to_string(path).ok())
+    let groups = kernel::text("/proc/self/cgroup")?;
+    tightest(&groups, &kernel::text)
 }
 
 /// Walks from each group up to the root, since a limit anywhere above holds. `read` gives a file's text.
@@ -85,8 +73,8 @@ mod tests {
 
     #[test]
     fn the_machine_has_memory_and_half_of_it_is_the_default() {
-        assert!(machine_bytes() > 64 << 20);
-        assert!(available_bytes() <= machine_bytes());
+        assert!(kernel::machine_bytes() > 64 << 20);
+        assert!(available_bytes() <= kernel::machine_bytes());
         assert!(default_limit_bytes() >= available_bytes() / 2);
     }
 }

@@ -256,6 +256,12 @@ impl PoolBuffer {
         Arc::new(self)
     }
 
+    /// Bytes that had to be reserved anew for it, and go back when it is dropped.
+    #[cfg(test)]
+    pub(crate) fn grown(&self) -> u64 {
+        self.grown
+    }
+
     /// The client it is counted against.
     pub fn client(&self) -> &Reservation {
         &self.client

@@ -492,3 +492,6 @@ impl std::fmt::Debug for Reclaimer {
         write!(f, "Reclaimer({})", self.id)
     }
 }
+
+#[cfg(test)]
+mod tests;

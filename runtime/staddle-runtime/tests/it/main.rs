@@ -10,4 +10,5 @@ mod devices;
 mod engines;
 mod forks;
 mod httpd;
+mod model;
 mod remote;

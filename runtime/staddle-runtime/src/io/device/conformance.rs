@@ -336,7 +336,7 @@ fn copies(device: &dyn Device) -> Result<()> {
 
 /// Maps show the file and its growth, or are refused.
 fn maps(device: &dyn Device) -> Result<()> {
-    let page = crate::memory::limit::page_bytes();
+    let page = crate::kernel::page_bytes();
     let file = device.open("m", Open::Create)?;
     let region = Region::reserve(8 * page)?;
     if !device.capabilities().map {

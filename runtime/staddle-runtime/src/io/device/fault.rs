@@ -110,7 +110,7 @@ impl Fault {
 pub struct Rule {
     /// Which kind of call; `None` is any.
     pub op: Option<Op>,
-    /// Only paths that contain this text; empty is any.
+    /// Only paths, relative to the device, that contain this text; empty is any.
     pub path_contains: String,
     /// Which matching call fails first, counting from 1.
     pub nth: u64,
@@ -262,6 +262,7 @@ impl Device for FaultDevice {
         }
         Ok(Arc::new(FaultFile {
             inner: self.inner.open(path, how)?,
+            path: path.to_owned(),
             plan: self.plan.clone(),
             poisoned: AtomicBool::new(false),
         }))
@@ -310,13 +311,15 @@ impl Device for FaultDevice {
 
 struct FaultFile {
     inner: Arc<dyn File>,
+    /// As rules match it: relative to the device, whatever folder that lies in.
+    path: String,
     plan: FaultPlan,
     poisoned: AtomicBool,
 }
 
 impl FaultFile {
     fn pass(&self, op: Op, action: &str) -> Result<()> {
-        self.plan.pass(op, action, self.inner.path())
+        self.plan.pass(op, action, &self.path)
     }
 
     fn check_healthy(&self) -> Result<()> {
@@ -342,7 +345,7 @@ impl File for FaultFile {
     }
 
     fn read_at(&self, into: &mut [u8], offset: u64) -> Result<usize> {
-        match self.plan.strike(Op::Read, self.inner.path()) {
+        match self.plan.strike(Op::Read, &self.path) {
             None => self.inner.read_at(into, offset),
             Some(Fault::Short) => {
                 let half = into.len() / 2;
@@ -355,7 +358,7 @@ impl File for FaultFile {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
         self.check_healthy()?;
-        match self.plan.strike(Op::Write, self.inner.path()) {
+        match self.plan.strike(Op::Write, &self.path) {
             None => self.inner.write_at(bytes, offset),
             Some(Fault::Short) => {
                 let half = bytes.len() / 2;

@@ -82,7 +82,7 @@ impl Map {
         if bytes.is_empty() {
             return Some(true);
         }
-        let page = crate::memory::limit::page_bytes();
+        let page = crate::kernel::page_bytes();
         let start = bytes.as_ptr().map_addr(|address| address & !(page - 1));
         let mut state = 0u8;
         // SAFETY: the page that holds `bytes` lies in this mapping, which is page-aligned and lives as long as `self`;
@@ -142,7 +142,7 @@ impl Region {
         };
         let reserved = bytes
             .max(1)
-            .checked_next_multiple_of(crate::memory::limit::page_bytes())
+            .checked_next_multiple_of(crate::kernel::page_bytes())
             .ok_or_else(full)?;
         // SAFETY: a new inaccessible mapping at an address the kernel chooses touches no existing memory.
         let start = unsafe {
@@ -195,7 +195,7 @@ impl Region {
 
     /// Maps the first `len` bytes of `fd` behind what is mapped; `len` is a multiple of the page size.
     pub(crate) fn append(&self, fd: BorrowedFd<'_>, len: usize, path: &str) -> Result<()> {
-        let page = crate::memory::limit::page_bytes();
+        let page = crate::kernel::page_bytes();
         if len == 0 || !len.is_multiple_of(page) {
             return Err(Error::invalid(format!(
                 "a region grows by whole pages of {page} bytes, not by {len}"
@@ -273,7 +273,7 @@ fn willneed(bytes: &[u8]) {
     if bytes.is_empty() {
         return;
     }
-    let page = crate::memory::limit::page_bytes();
+    let page = crate::kernel::page_bytes();
     let before = bytes.as_ptr().addr() % page;
     let start = bytes.as_ptr().wrapping_sub(before).cast_mut();
     // SAFETY: the pages are mapped (they hold `bytes`), and this advice changes no contents.
@@ -302,7 +302,7 @@ pub fn prefetch(bytes: &[u8]) {
 /// Anonymous zeroed memory aligned to [`HUGE_BYTES`], with huge pages where the kernel gives them. Freed with `munmap` of
 /// the same length.
 pub(crate) fn map_huge(bytes: usize) -> Option<NonNull<u8>> {
-    let page = crate::memory::limit::page_bytes();
+    let page = crate::kernel::page_bytes();
     let kept = bytes.checked_next_multiple_of(page)?;
     let mapped_bytes = kept.checked_add(HUGE_BYTES)?;
     // SAFETY: a new private mapping at an address the kernel chooses touches no existing memory.

@@ -111,8 +111,7 @@ fn make_ring(depth: u32) -> io::Result<IoUring> {
 
 /// Why the kernel refused a ring, in words.
 pub fn why_not(error: &io::Error) -> String {
-    let disabled =
-        std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
+    let disabled = crate::kernel::text("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
     match (error.raw_os_error(), disabled.trim()) {
         (Some(libc::EPERM), level @ ("1" | "2")) => {
             format!("the system disables io_uring (kernel.io_uring_disabled = {level})")
