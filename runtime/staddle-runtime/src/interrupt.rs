@@ -56,7 +56,10 @@ mod tests {
         let mut now = MaybeUninit::<libc::sigaction>::zeroed();
         // SAFETY: without a new action this only reads the one in force.
         unsafe {
-            assert_eq!(libc::sigaction(libc::SIGINT, std::ptr::null(), now.as_mut_ptr()), 0);
+            assert_eq!(
+                libc::sigaction(libc::SIGINT, std::ptr::null(), now.as_mut_ptr()),
+                0
+            );
             now.assume_init().sa_sigaction
         }
     }
