@@ -1,6 +1,14 @@
 //! Integration tests of the record store: one binary, one file per behaviour.
-#![allow(clippy::disallowed_methods, reason = "tests play the outside world")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    unreachable_pub,
+    dead_code,
+    reason = "tests play the outside world, fail by panicking, and share helpers in one binary"
+)]
 
 mod batch;
 mod common;
+mod loader;
 mod model;
+mod resume;
