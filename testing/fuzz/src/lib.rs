@@ -13,6 +13,7 @@
 //! checks that reopening finds one commit not older than the last acknowledged one. `cargo x crash record --points N`.
 
 pub mod alloc;
+pub mod crash;
 pub mod fuzzer;
 pub mod guard;
 pub mod mutate;
