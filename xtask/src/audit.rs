@@ -26,21 +26,27 @@ pub(crate) fn audit(place: &Place) -> Result {
         );
         return Ok(());
     }
-    let database = place.x.join("advisories");
+    let folder = place.x.join("advisories");
+    let database = folder.join("db");
     let mut print = Fingerprint::new();
     print.add_content(&snapshot);
-    unless_fresh(place, "advisories", &print, "advisory database", || {
-        if database.exists() {
-            std::fs::remove_dir_all(&database)?;
-        }
-        std::fs::create_dir_all(&database)?;
-        Cmd::new("tar")
-            .arg("-xzf")
-            .arg(&snapshot)
-            .arg("-C")
-            .arg(&database)
-            .quietly("unpacking the advisories")
-    })?;
+    unless_fresh(
+        &folder.join("snapshot"),
+        &print,
+        "advisory database",
+        || {
+            if database.exists() {
+                std::fs::remove_dir_all(&database)?;
+            }
+            std::fs::create_dir_all(&database)?;
+            Cmd::new("tar")
+                .arg("-xzf")
+                .arg(&snapshot)
+                .arg("-C")
+                .arg(&database)
+                .quietly("unpacking the advisories")
+        },
+    )?;
     step("cargo audit", || {
         Cmd::new("cargo-audit")
             .args(["audit", "--no-fetch", "--stale", "--db"])

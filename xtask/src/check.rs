@@ -29,6 +29,7 @@ pub(crate) fn check(place: &Place) -> Result {
                 "--workspace",
                 "--all-targets",
                 "--locked",
+                "--keep-going",
                 "--",
                 "-D",
                 "warnings",

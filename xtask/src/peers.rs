@@ -18,22 +18,13 @@ pub(crate) fn environment(place: &Place) -> Result<Venv> {
     for file in ["install.py", "requirements.txt", "requirements-nodeps.txt"] {
         print.add_content(&folder.join(file));
     }
-    if !venv.dir.join("peers-installed").exists() {
-        print.add("no peers");
-    }
     unless_fresh(
-        place,
-        "venv-peers-install",
+        &venv.dir.join("x-peers"),
         &print,
         "peers to measure against",
         || {
             // A peer without a wheel for this platform costs only itself: install.py says which, the table shows it.
-            venv.command("python")
-                .arg(&install)
-                .dir(&place.root)
-                .run()?;
-            std::fs::write(venv.dir.join("peers-installed"), print.hex())?;
-            Ok(())
+            venv.command("python").arg(&install).dir(&place.root).run()
         },
     )?;
     wheel::install(place, &venv, &venv, Build::Release)?;

@@ -103,12 +103,7 @@ impl Venv {
             .add(&python.version)
             .add(&wanted);
         let title = format!("Python environment {name} ({what})");
-        let stamp = if venv.python().exists() {
-            name.to_owned()
-        } else {
-            forget(place, name)?
-        };
-        unless_fresh(place, &stamp, &print, &title, || {
+        unless_fresh(&venv.dir.join("x-environment"), &print, &title, || {
             if venv.dir.exists() {
                 std::fs::remove_dir_all(&venv.dir)?;
             }
@@ -166,15 +161,6 @@ pub(crate) fn activate(command: Cmd, dir: &Path) -> Cmd {
         .env("VIRTUAL_ENV", dir)
         .env_remove("PYTHONHOME")
         .env_remove("PYTHONPATH")
-}
-
-/// A folder that someone deleted must be made again, whatever its stamp says.
-fn forget(place: &Place, name: &str) -> Result<String> {
-    let stamps = place.x.join("stamps");
-    for stamp in [name.to_owned(), format!("{name}-wheel")] {
-        let _ = std::fs::remove_file(stamps.join(stamp)); // absent on a first run
-    }
-    Ok(name.to_owned())
 }
 
 fn wanted(place: &Place, needs: &Needs) -> Result<(String, String)> {

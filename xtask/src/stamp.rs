@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::place::Place;
 use crate::step::{Result, fresh, step};
 
 /// A 64-bit FNV-1a hash. It guards against staleness, not against malice.
@@ -76,24 +75,26 @@ pub(crate) fn files_below(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Runs `work` unless the stamp `name` already holds `print`; writes the stamp only after success.
+/// Runs `work` unless the file `stamp` already holds `print`; writes the stamp only after success.
+///
+/// A stamp lies inside the folder that the work makes, so that who deletes the folder deletes the stamp.
 pub(crate) fn unless_fresh(
-    place: &Place,
-    name: &str,
+    stamp: &Path,
     print: &Fingerprint,
     title: &str,
     work: impl FnOnce() -> Result,
 ) -> Result {
-    let file = place.x.join("stamps").join(name);
-    if std::fs::read_to_string(&file).is_ok_and(|old| old == print.hex()) {
+    if std::fs::read_to_string(stamp).is_ok_and(|old| old == print.hex()) {
         fresh(title);
         return Ok(());
     }
     step(title, || {
-        let _ = std::fs::remove_file(&file); // absent on a first run; work that fails must not leave an old stamp
+        let _ = std::fs::remove_file(stamp); // absent on a first run; work that fails must not leave an old stamp
         work()?;
-        std::fs::create_dir_all(place.x.join("stamps"))?;
-        std::fs::write(&file, print.hex())?;
+        if let Some(folder) = stamp.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        std::fs::write(stamp, print.hex())?;
         Ok(())
     })
 }

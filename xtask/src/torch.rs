@@ -42,12 +42,8 @@ pub(crate) fn environment(place: &Place, tools: &Venv) -> Result<Venv> {
     print
         .add(&pins)
         .add(Cmd::new(DEBIAN_PYTHON).arg("--version").output()?);
-    if !venv.python().exists() {
-        print.add("no environment");
-    }
     unless_fresh(
-        place,
-        "venv-torch",
+        &venv.dir.join("x-environment"),
         &print,
         "Python environment venv-torch (Debian's torch)",
         || {
@@ -74,8 +70,7 @@ pub(crate) fn environment(place: &Place, tools: &Venv) -> Result<Venv> {
     let mut print = Fingerprint::new();
     print.add_content(&wheel).add(&pins);
     unless_fresh(
-        place,
-        "venv-torch-wheel",
+        &venv.dir.join("x-wheel"),
         &print,
         "wheel into venv-torch",
         || {

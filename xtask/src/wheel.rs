@@ -32,14 +32,9 @@ impl Build {
 /// Builds the wheel with the maturin of `tools` unless nothing it is made from has changed. Returns its path.
 pub(crate) fn build(place: &Place, tools: &Venv, build: Build) -> Result<PathBuf> {
     let folder = place.x.join("wheels").join(build.name());
-    let mut print = inputs(place)?;
-    if single_wheel(&folder).is_err() {
-        print.add("no wheel"); // the folder was emptied by hand
-    }
-    let stamp = format!("wheel-{}", build.name());
+    let print = inputs(place)?;
     unless_fresh(
-        place,
-        &stamp,
+        &folder.join("inputs"),
         &print,
         &format!("Python wheel, {} build", build.name()),
         || {
@@ -72,17 +67,11 @@ pub(crate) fn install(place: &Place, tools: &Venv, into: &Venv, how: Build) -> R
     let mut print = Fingerprint::new();
     print.add_content(&wheel);
     let title = format!("wheel into {}", into.name);
-    unless_fresh(
-        place,
-        &format!("{}-wheel", into.name),
-        &print,
-        &title,
-        || {
-            into.pip(&["--no-deps", "--no-index", "--force-reinstall"])
-                .arg(&wheel)
-                .quietly("installing the wheel")
-        },
-    )
+    unless_fresh(&into.dir.join("x-wheel"), &print, &title, || {
+        into.pip(&["--no-deps", "--no-index", "--force-reinstall"])
+            .arg(&wheel)
+            .quietly("installing the wheel")
+    })
 }
 
 /// Everything that the wheel is made from.

@@ -2,15 +2,11 @@
 use super::*;
 use crate::step::Failure;
 
-fn scratch(name: &str) -> Place {
+fn scratch(name: &str) -> PathBuf {
     let root = std::env::temp_dir().join(format!("staddle-x-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&root);
     std::fs::create_dir_all(&root).unwrap();
-    Place {
-        target: root.clone(),
-        x: root.join("x"),
-        root,
-    }
+    root
 }
 
 #[test]
@@ -27,12 +23,13 @@ fn values_do_not_run_together() {
 }
 
 #[test]
-fn work_runs_once_per_fingerprint_and_again_after_a_failure() {
-    let place = scratch("stamp");
+fn work_runs_once_per_fingerprint_and_again_after_a_failure_or_a_deletion() {
+    let root = scratch("stamp");
+    let folder = root.join("made");
     let mut print = Fingerprint::new();
     let mut runs = 0;
     let mut go = |print: &Fingerprint, fail: bool| {
-        let _ = unless_fresh(&place, "s", print, "work", || {
+        let _ = unless_fresh(&folder.join("stamp"), print, "work", || {
             runs += 1;
             if fail {
                 Err(Failure::new("no"))
@@ -46,20 +43,23 @@ fn work_runs_once_per_fingerprint_and_again_after_a_failure() {
     go(&print, false);
     print.add("change");
     go(&print, false);
-    assert_eq!(runs, 3, "failed, made, fresh, remade");
-    std::fs::remove_dir_all(&place.root).unwrap();
+    std::fs::remove_dir_all(root.join("made")).unwrap();
+    go(&print, false);
+    go(&print, false);
+    assert_eq!(runs, 4, "failed, made, fresh, remade, remade, fresh");
+    std::fs::remove_dir_all(&root).unwrap();
 }
 
 #[test]
 fn a_changed_file_changes_the_tree_and_a_build_product_does_not() {
-    let place = scratch("tree");
-    let file = place.root.join("a.rs");
+    let root = scratch("tree");
+    let file = root.join("a.rs");
     std::fs::write(&file, "one").unwrap();
-    let hash = || Fingerprint::new().add_tree(&place.root).unwrap().hex();
+    let hash = || Fingerprint::new().add_tree(&root).unwrap().hex();
     let before = hash();
-    std::fs::write(place.root.join("native.so"), "binary").unwrap();
+    std::fs::write(root.join("native.so"), "binary").unwrap();
     assert_eq!(before, hash());
     std::fs::write(&file, "two").unwrap();
     assert_ne!(before, hash());
-    std::fs::remove_dir_all(&place.root).unwrap();
+    std::fs::remove_dir_all(&root).unwrap();
 }
