@@ -33,6 +33,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use parking_lot::Mutex;
 use staddle_base::metrics::Registry;
 use staddle_base::{Clock, Error, Result, Seed};
 
@@ -69,6 +70,8 @@ struct Here {
     io: io::Manager,
     workers: Workers,
     metrics: Registry,
+    /// Held while figures are written into `metrics`.
+    publishing: Mutex<()>,
 }
 
 /// The process-wide runtime; made once, never freed.
@@ -171,6 +174,14 @@ impl Runtime {
         }
     }
 
+    /// Counters, gauges and the figures of [`Runtime::stats`] in OpenMetrics text, ready to be scraped.
+    pub fn metrics_text(&self) -> String {
+        let here = self.here();
+        let _one_at_a_time = here.publishing.lock();
+        self.stats().publish(&here.metrics);
+        here.metrics.text()
+    }
+
     /// What this machine allows, and what would help.
     pub fn doctor(&self) -> doctor::Report {
         doctor::Report::new(self.0.limit_bytes, self.io().engine_report())
@@ -192,6 +203,7 @@ impl Here {
             io: io::Manager::new(options, &metrics),
             workers: Workers::new(options.threads, options.deterministic),
             metrics,
+            publishing: Mutex::new(()),
         }
     }
 }

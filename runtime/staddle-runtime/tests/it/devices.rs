@@ -49,6 +49,31 @@ fn a_root_may_be_any_bytes_and_need_not_exist() {
 #[test]
 fn links_are_not_followed_and_only_regular_files_open() {
     let (dir, device) = local();
+    check_links(&dir, &*device);
+}
+
+#[test]
+fn a_kernel_without_openat2_is_as_strict() {
+    let (dir, device) = local();
+    for errno in [libc::ENOSYS, libc::EPERM] {
+        let code = super::forks::in_child(|| {
+            super::seccomp::refuse(libc::SYS_openat2, errno);
+            let empty = dir.path().join(format!("empty{errno}"));
+            conformance::check(&LocalDevice::new(&empty).unwrap()).unwrap();
+            std::fs::remove_dir(empty).unwrap();
+            0
+        });
+        assert_eq!(code, 0);
+    }
+    let code = super::forks::in_child(|| {
+        super::seccomp::refuse(libc::SYS_openat2, libc::ENOSYS);
+        check_links(&dir, &*device);
+        0
+    });
+    assert_eq!(code, 0);
+}
+
+fn check_links(dir: &tempfile::TempDir, device: &dyn Device) {
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("secret"), "s").unwrap();
     std::fs::write(dir.path().join("inside"), "i").unwrap();
@@ -83,7 +108,7 @@ fn links_are_not_followed_and_only_regular_files_open() {
     // A link can be removed and replaced; what it pointed to stays.
     device.remove("link").unwrap();
     device.rename("inside", "near").unwrap();
-    assert_eq!(read_file(&*device, "near", 1).unwrap(), b"i");
+    assert_eq!(read_file(device, "near", 1).unwrap(), b"i");
 }
 
 #[test]

@@ -360,48 +360,11 @@ fn an_engine_that_is_insisted_on_runs_or_says_why_not() {
     }
 }
 
-/// Makes `io_uring_setup` fail with EPERM in this process, as the default profile of container engines does.
-fn block_io_uring() {
-    const ALLOW: u32 = 0x7fff_0000;
-    const ERRNO: u32 = 0x0005_0000;
-    let setup = u32::try_from(libc::SYS_io_uring_setup).unwrap();
-    let eperm = u32::try_from(libc::EPERM).unwrap();
-    let op = |code: u32| u16::try_from(code).unwrap();
-    let instruction = |code: u32, jt, jf, k| libc::sock_filter {
-        code: op(code),
-        jt,
-        jf,
-        k,
-    };
-    let mut filter = [
-        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, setup),
-        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, ERRNO | eperm),
-        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, ALLOW),
-    ];
-    let program = libc::sock_fprog {
-        len: u16::try_from(filter.len()).unwrap(),
-        filter: filter.as_mut_ptr(),
-    };
-    // SAFETY: the program points to the filter, and both outlive the call that copies them.
-    unsafe {
-        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        assert_eq!(
-            libc::prctl(
-                libc::PR_SET_SECCOMP,
-                libc::SECCOMP_MODE_FILTER,
-                &raw const program
-            ),
-            0
-        );
-    }
-}
-
 #[test]
 fn a_blocked_ring_falls_back_to_pread_and_says_so() {
     let sample = sample(100_000);
     let code = super::forks::in_child(|| {
-        block_io_uring();
+        super::seccomp::refuse(libc::SYS_io_uring_setup, libc::EPERM);
         let runtime = Runtime::new(Options::default()).unwrap();
         let mut buffers = vec![[0; 100]; 50];
         forget(&*sample.file);
@@ -451,5 +414,31 @@ fn a_child_makes_its_own_ring() {
     for _ in 0..5 {
         assert_eq!(super::forks::in_child(|| i32::from(!read() || !read())), 0);
         assert!(read());
+    }
+}
+
+#[test]
+fn kernels_without_the_newer_calls_read_the_same_bytes() {
+    let sample = sample(100_000);
+    for call in [libc::SYS_preadv2, 451] {
+        let code = super::forks::in_child(|| {
+            super::seccomp::refuse(call, libc::ENOSYS);
+            let runtime = Runtime::new(Options::default()).unwrap();
+            let mut buffers = vec![[0; 100]; 30];
+            let mut reads: Vec<Read<'_>> = buffers
+                .iter_mut()
+                .enumerate()
+                .map(|(n, into)| Read {
+                    file: &*sample.file,
+                    offset: n as u64 * 3000,
+                    into,
+                })
+                .collect();
+            runtime.io().read_many(&mut reads).unwrap();
+            let good = (0..30).all(|n| buffers[n][..] == sample.data[n * 3000..n * 3000 + 100]);
+            let asked = runtime.io().residency(&*sample.file, 0, 1000);
+            i32::from(!good) | i32::from(call == 451 && asked.is_some()) << 1
+        });
+        assert_eq!(code, 0, "call {call}");
     }
 }

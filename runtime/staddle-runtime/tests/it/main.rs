@@ -9,6 +9,8 @@
 mod devices;
 mod engines;
 mod forks;
+mod handle;
 mod httpd;
 mod model;
 mod remote;
+mod seccomp;

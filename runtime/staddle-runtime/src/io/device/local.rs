@@ -173,7 +173,12 @@ fn open_by_component(
             (OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
         };
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat(at.as_ref().unwrap_or(root), part, flags, mode)?;
+        let folder = at.as_ref().unwrap_or(root);
+        let opened = match rustix::fs::openat(folder, part, flags, mode) {
+            // A link where a folder must be: the system says what the link is not, we say what it is.
+            Err(Errno::NOTDIR) if is_link(folder, part) => return Err(Errno::LOOP),
+            result => result?,
+        };
         // `O_PATH | O_NOFOLLOW` opens a link itself instead of refusing it.
         if flags.contains(OFlags::PATH) {
             let stat = rustix::fs::fstat(&opened)?;
@@ -184,6 +189,11 @@ fn open_by_component(
         at = Some(opened);
     }
     at.ok_or(Errno::NOENT)
+}
+
+fn is_link(folder: &OwnedFd, name: &[u8]) -> bool {
+    rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
 }
 
 impl Device for LocalDevice {
