@@ -208,6 +208,7 @@ impl Records {
         if self.0.dirty.load(Ordering::Acquire)
             && self.0.owner.is_here()
             && let Some(writer) = self.0.writer.lock().as_ref()
+            && !writer.has_failed()
         {
             return Ok(writer.len());
         }
@@ -310,7 +311,10 @@ impl Records {
     #[cold]
     fn expose(&self) -> Result<()> {
         let mut slot = self.0.writer.lock();
-        if let Some(writer) = slot.as_mut() {
+        // A writer that has stopped shows nothing new; what it showed before stays readable.
+        if let Some(writer) = slot.as_mut()
+            && !writer.has_failed()
+        {
             self.0.generation.store(writer.expose()?);
         }
         self.0.dirty.store(false, Ordering::Release);

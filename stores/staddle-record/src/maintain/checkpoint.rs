@@ -29,7 +29,8 @@ impl Writer {
         let result = self
             .rewrite_segments(&view, &mut made)
             .and_then(|segments| self.commit_table(segments, |_| ()));
-        if result.is_err() {
+        // A writer that has stopped may have written a HEAD that names them.
+        if result.is_err() && !self.has_failed() {
             self.discard(&made);
         }
         let view = result.map_err(|e| self.unfinished("the checkpoint did not finish", e))?;
@@ -41,6 +42,7 @@ impl Writer {
     pub(crate) fn discard(&mut self, made: &[String]) {
         self.unsynced
             .retain(|file| !made.iter().any(|path| path == file.path()));
+        self.forget_chunks(made);
         for path in made {
             let _ = self.origin.device.remove(path);
         }

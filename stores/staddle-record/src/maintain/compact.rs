@@ -258,7 +258,8 @@ impl Writer {
         let view = self.flush()?;
         let mut made = Vec::new();
         let result = self.copy_and_commit(&view, &chunks, kind, go_on, &mut made);
-        if result.is_err() {
+        // A writer that has stopped may have written a HEAD that names them.
+        if result.is_err() && !self.has_failed() {
             self.discard(&made);
         }
         let published =

@@ -90,13 +90,13 @@ impl Writer {
             // Not `note`: a disk that is full at a sync has lost bytes, too.
             self.sync_all().map_err(|e| self.fail(e))?;
         }
-        let file = self
-            .origin
-            .device
+        let device = Arc::clone(&self.origin.device);
+        let file = device
             .open(names::HEAD, Open::Write)
             .map_err(|e| self.note(e))?;
+        // From here on nobody knows what HEAD says until it is written and synced: not `note`.
         file.write_at(&head.encode(), head.slot_offset())
-            .map_err(|e| self.note(e))?;
+            .map_err(|e| self.fail(e))?;
         if durable {
             file.sync().map_err(|e| self.fail(e))?;
         }
@@ -258,6 +258,11 @@ impl Writer {
         segments: Vec<SegmentInfo>,
         edit: impl FnOnce(&mut Self),
     ) -> Result<Arc<Generation>> {
+        let sealed: Vec<_> = self
+            .lanes
+            .iter()
+            .flat_map(|lane| lane.sealed.clone())
+            .collect();
         let before = (self.head.clone(), self.manifest.clone(), self.table.clone());
         let number = self.published.log.max(self.log.number) + 1;
         let log = std::mem::replace(
@@ -290,12 +295,17 @@ impl Writer {
             self.tail_file = None;
             self.commit()
         });
-        if result.is_err() {
-            let sealed = std::mem::take(&mut self.manifest.sealed);
+        if result.is_err() && !self.has_failed() {
             (self.head, self.manifest, self.table) = before;
-            // Chunks that were sealed on the way exist, whatever became of the commit.
-            let known: std::collections::BTreeSet<u32> =
-                self.manifest.sealed.iter().map(|chunk| chunk.id).collect();
+            // Chunks that lanes had sealed may have gone into the manifest that failed.
+            let waiting = self.lanes.iter().flat_map(|lane| &lane.sealed);
+            let known: BTreeSet<u32> = self
+                .manifest
+                .sealed
+                .iter()
+                .chain(waiting)
+                .map(|chunk| chunk.id)
+                .collect();
             self.manifest.sealed.extend(
                 sealed
                     .into_iter()

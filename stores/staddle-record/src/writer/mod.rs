@@ -267,11 +267,19 @@ impl Writer {
 
     /// Ends this writer: after a device failed once, nothing it says about later writes can be trusted.
     pub(crate) fn fail(&mut self, error: Error) -> Error {
-        let kept = error.duplicate().context("writing has stopped after an earlier failure").hint(
+        let error = error.kinded(ErrorKind::Unavailable).hint(
             "reads go on; close the set and open it again, which goes back to the last flushed state",
         );
+        let kept = error
+            .duplicate()
+            .context("writing has stopped after an earlier failure");
         self.failed.get_or_insert(kept);
         error
+    }
+
+    /// Whether this writer has stopped for good.
+    pub fn has_failed(&self) -> bool {
+        self.failed.is_some()
     }
 
     /// The entry of a slot in the working state.
@@ -481,6 +489,14 @@ impl Writer {
             }
         }
         Ok(())
+    }
+
+    /// Forgets chunks of a rewrite that failed.
+    pub(crate) fn forget_chunks(&mut self, made: &[String]) {
+        for lane in &mut self.lanes {
+            lane.fresh
+                .retain(|chunk| !made.contains(&names::chunk(chunk.id())));
+        }
     }
 
     /// A lane for a rewrite: its chunks are not part of the set until [`Writer::adopt_lane`].

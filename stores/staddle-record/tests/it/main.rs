@@ -10,5 +10,7 @@
 mod batch;
 mod common;
 mod loader;
+mod faults;
+mod input;
 mod model;
 mod resume;
