@@ -8,8 +8,8 @@ use std::sync::Arc;
 use staddle_base::ErrorKind;
 use staddle_base::metrics::Registry;
 use staddle_runtime::io::device::{
-    Device, Fault, FaultDevice, FaultPlan, File, LocalDevice, MemoryDevice, Op, Open, Rule,
-    StatsDevice, conformance, publish_file, read_file,
+    Device, Fault, FaultDevice, FaultPlan, File, FolderDevice, LocalDevice, MemoryDevice, Op, Open,
+    Rule, StatsDevice, conformance, publish_file, read_file,
 };
 
 fn local() -> (tempfile::TempDir, Arc<dyn Device>) {
@@ -25,6 +25,10 @@ fn every_device_conforms() {
     let counted = StatsDevice::wrap(Arc::clone(&device), &Registry::default(), "local");
     let memory: Arc<dyn Device> = Arc::new(MemoryDevice::new("memory://"));
     let folder: Arc<dyn Device> = Arc::new(MemoryDevice::new("memory://conformance/deep/er"));
+    device.create_dir("inner").unwrap();
+    let inner: Arc<dyn Device> = Arc::new(FolderDevice::new(Arc::clone(&device), "inner").unwrap());
+    conformance::check(&*inner).unwrap();
+    device.remove_dir("inner").unwrap();
     for device in [device, wrapped, counted, memory, folder] {
         if let Err(error) = conformance::check(&*device) {
             panic!("{device:?}: {error:?}");

@@ -26,6 +26,8 @@ pub(crate) struct Site {
     pub(crate) troubles: Mutex<Vec<Trouble>>,
     /// Whether the server looks at `If-Match` (otherwise the client must compare).
     pub(crate) ignores_if_match: bool,
+    /// Whether the server sends whole files whatever range is asked for.
+    pub(crate) ignores_ranges: bool,
     pub(crate) requests: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) at_once: AtomicUsize,
@@ -150,11 +152,15 @@ fn answer(
     }
     let range = headers
         .get("range")
+        .filter(|_| !site.ignores_ranges)
         .and_then(|r| r.strip_prefix("bytes=")?.split_once('-'));
     let total = bytes.len();
     let (code, extra, part) = match range {
         Some((first, last)) => {
             let first: usize = first.parse().unwrap_or(0);
+            if first >= total {
+                return status(out, "416 Range Not Satisfiable");
+            }
             let last = last.parse().unwrap_or(total).min(total.saturating_sub(1));
             let part = bytes.get(first..=last).unwrap_or_default().to_vec();
             (

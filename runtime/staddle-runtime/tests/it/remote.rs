@@ -163,6 +163,36 @@ fn a_replaced_object_is_a_conflict_never_a_mix() {
 }
 
 #[test]
+fn an_object_that_became_shorter_is_a_conflict_too() {
+    for ignores_if_match in [false, true] {
+        let (server, _runtime, device, data) = web(Site {
+            ignores_if_match,
+            ..Site::default()
+        });
+        let file = device.open("a.bin", Open::Read).unwrap();
+        for len in [1000, 2_999_999] {
+            server.put("/set/a.bin", &data[..len], "\"short\"");
+            let error = file.read_exact_at(&mut [0; 10], 2_999_990).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}");
+        }
+        server.site.files.lock().unwrap().clear();
+        let error = file.read_exact_at(&mut [0; 10], 0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}");
+    }
+}
+
+#[test]
+fn a_server_without_ranges_is_unsupported() {
+    let (_server, _runtime, device, _data) = web(Site {
+        ignores_ranges: true,
+        ..Site::default()
+    });
+    let file = device.open("a.bin", Open::Read).unwrap();
+    let error = file.read_exact_at(&mut [0; 10], 5).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error:?}");
+}
+
+#[test]
 fn busy_and_broken_answers_are_retried() {
     let (server, _runtime, device, data) = web(Site::default());
     let file = device.open("a.bin", Open::Read).unwrap();

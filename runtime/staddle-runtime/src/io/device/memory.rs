@@ -85,6 +85,16 @@ impl Space {
         self.tree.try_write_for(INHERITED_WAIT).ok_or_else(stuck)
     }
 
+    fn bytes<'c>(&self, contents: &'c Contents) -> Result<RwLockReadGuard<'c, Vec<u8>>> {
+        if self.owner.is_here() {
+            return Ok(contents.bytes.read());
+        }
+        contents
+            .bytes
+            .try_read_for(INHERITED_WAIT)
+            .ok_or_else(stuck)
+    }
+
     fn locks(&self) -> Result<MutexGuard<'_, Vec<Lock>>> {
         if self.owner.is_here() {
             return Ok(self.locks.lock());
@@ -227,7 +237,7 @@ impl Device for MemoryDevice {
         let tree = self.space.read()?;
         if let Some(contents) = tree.files.get(&full) {
             return Ok(Some(Stat {
-                len: contents.bytes.read().len() as u64,
+                len: self.space.bytes(contents)?.len() as u64,
                 mtime_ns: contents.changed.load(Ordering::Relaxed),
                 etag: None,
                 dir: false,
@@ -357,11 +367,7 @@ struct MemoryFile {
 
 impl MemoryFile {
     fn read(&self) -> Result<RwLockReadGuard<'_, Vec<u8>>> {
-        if self.space.owner.is_here() {
-            return Ok(self.contents.bytes.read());
-        }
-        let guard = self.contents.bytes.try_read_for(INHERITED_WAIT);
-        guard.ok_or_else(stuck)
+        self.space.bytes(&self.contents)
     }
 
     fn write(&self, action: &str) -> Result<RwLockWriteGuard<'_, Vec<u8>>> {

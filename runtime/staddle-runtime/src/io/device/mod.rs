@@ -106,7 +106,7 @@ pub trait Device: Send + Sync + Debug {
     /// The names in a folder, sorted; `NotFound` when it does not exist.
     fn list(&self, dir: &str) -> Result<Vec<String>>;
 
-    /// Makes a folder and its parents; fine if it exists. `""` makes the root.
+    /// Makes a folder and its parents; fine if it exists. `""` makes the root, durably where this device can.
     fn create_dir(&self, dir: &str) -> Result<()>;
 
     /// Renames a file, replacing the target. Durable after [`Device::sync_dir`].

@@ -18,6 +18,8 @@ use super::{Engine, Job, Part};
 
 /// Rings at most; batches beyond that use the pread engine.
 const RINGS_MAX: usize = 8;
+/// How often the kernel may have no room for a request, with nothing under way that would make some.
+const BUSY_MAX: u32 = 100_000;
 /// Bytes that one request may ask for; longer ones are continued like short reads.
 const REQUEST_BYTES_MAX: usize = 1 << 30;
 
@@ -78,7 +80,10 @@ impl Engine for UringEngine {
         if healthy {
             self.idle.lock().push(ring);
         } else {
+            // A ring that broke has let go of every buffer; plain calls start over.
             self.rings.fetch_sub(1, Ordering::Relaxed);
+            tracing::warn!("a ring broke, reading without it: {result:?}");
+            return self.pread.read(jobs);
         }
         result
     }
@@ -261,7 +266,7 @@ impl Flight<'_> {
 
     /// Hands the queue to the kernel and waits for at least one completion.
     fn wait(&mut self) -> Result<(), Errno> {
-        loop {
+        for _ in 0..BUSY_MAX {
             let Err(error) = self.ring.submit_and_wait(1) else {
                 return Ok(());
             };
@@ -278,6 +283,8 @@ impl Flight<'_> {
                 }
             }
         }
+        self.healthy = false;
+        Err(Errno::BUSY)
     }
 
     /// The next completion: which job, and the kernel's result.

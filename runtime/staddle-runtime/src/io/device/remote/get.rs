@@ -2,10 +2,11 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
-use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt as _};
 use staddle_base::{Error, Result};
 
 use super::RemoteFile;
@@ -91,6 +92,12 @@ async fn ask(
     Ok(bytes)
 }
 
+/// Whether the server refused the range itself, as it does when an object has become shorter.
+fn is_about_the_range(error: &object_store::Error) -> bool {
+    let text = error.to_string().to_ascii_lowercase();
+    text.contains("416") || text.contains("range")
+}
+
 /// Whether asking again may help.
 fn is_broken(failure: &Failure) -> bool {
     matches!(
@@ -135,20 +142,21 @@ impl RemoteFile {
         let (key, version) = (self.key.clone(), self.version.clone());
         let deadline = self.link.target.options.deadline;
         net::spawn(async move {
+            let _slot = slots.acquire().await;
             let work = async {
-                let _slot = slots.acquire().await;
                 let mut tries = 0;
                 loop {
                     let answer = ask(&*store, &key, &version, piece).await;
                     tries += 1;
                     match answer {
                         Err(failure) if is_broken(&failure) && tries < BROKEN_ANSWERS_MAX => {
-                            tokio::time::sleep(std::time::Duration::from_millis(50 << tries)).await;
+                            tokio::time::sleep(Duration::from_millis(50 << tries)).await;
                         }
                         other => return other,
                     }
                 }
             };
+            // The time counts from when the request has its slot.
             let work = AssertUnwindSafe(tokio::time::timeout(deadline, work)).catch_unwind();
             let answer = match work.await {
                 Ok(in_time) => in_time.unwrap_or(Err(Failure::TooLate)),
@@ -159,8 +167,24 @@ impl RemoteFile {
         })
     }
 
+    /// What became of the object, when a range of it suddenly does not exist.
+    fn version_now(&self) -> Option<Version> {
+        let store = Arc::clone(&self.link.client().ok()?.store);
+        let key = self.key.clone();
+        let head = async move { store.head(&key).await };
+        let meta = self.link.run("looking at a file", &self.path, head).ok()?;
+        Some(Version::of(&meta))
+    }
+
     #[cold]
     fn failed(&self, (offset, len): (u64, u64), failure: Failure) -> Error {
+        let failure = match failure {
+            Failure::Store(error) if is_about_the_range(&error) => match self.version_now() {
+                Some(found) if !self.version.matches(&found) => Failure::Changed(found),
+                _ => Failure::Store(error),
+            },
+            other => other,
+        };
         let action = "reading a file";
         let error = match failure {
             Failure::Store(error) => self.link.target.error(action, &self.path, &error),
