@@ -22,6 +22,7 @@
 //! | [`interrupt`] | what does Ctrl-C do to a command line |
 //! | [`stats`] | what do all the figures say |
 //! | [`doctor`] | what does this machine allow, and what would help |
+//! | [`lock`] | which mutex may a forked child use
 //! | [`kernel`] | what does the kernel say |
 //!
 //! **What costs what.** Making a runtime starts no thread and opens no file: pools, rings and connections come up with
@@ -29,11 +30,12 @@
 //! the same options; the parent's is left alone.
 //!
 //! **Invariants**: only [`io::device`] opens data files. Nothing here knows a store.
+//!
+//! Why it is so, and what was given up for it: `rfcs/0002-runtime.md`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use parking_lot::Mutex;
 use staddle_base::metrics::Registry;
 use staddle_base::{Clock, Error, Result, Seed};
 
@@ -41,6 +43,7 @@ pub mod doctor;
 pub mod interrupt;
 pub mod io;
 pub mod kernel;
+pub mod lock;
 pub mod memory;
 pub mod options;
 pub mod process;
@@ -48,6 +51,7 @@ pub mod stats;
 pub mod workers;
 
 pub use io::device::prefetch;
+pub use lock::Lock;
 pub use memory::{Memory, Pool, PoolBuffer, Reservation};
 pub use options::{EngineChoice, Options};
 pub use process::{OwnerProcess, PerProcess, ProcessCell, fork_generation};
@@ -71,7 +75,7 @@ struct Here {
     workers: Workers,
     metrics: Registry,
     /// Held while figures are written into `metrics`.
-    publishing: Mutex<()>,
+    publishing: Lock<()>,
 }
 
 /// The process-wide runtime; made once, never freed.
@@ -203,7 +207,7 @@ impl Here {
             io: io::Manager::new(options, &metrics),
             workers: Workers::new(options.threads, options.deterministic),
             metrics,
-            publishing: Mutex::new(()),
+            publishing: Lock::new(()),
         }
     }
 }

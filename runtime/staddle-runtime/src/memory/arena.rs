@@ -8,8 +8,9 @@ use std::alloc::Layout;
 use std::collections::HashMap;
 use std::ptr::NonNull;
 
-use parking_lot::Mutex;
 use staddle_base::{Error, Result};
+
+use crate::lock::Lock;
 
 use super::allocator::{Allocator, AllocatorStats, HUGE_BYTES, SystemAllocator, Tally};
 
@@ -24,7 +25,7 @@ const ALIGN_MIN: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct ArenaAllocator {
     system: SystemAllocator,
-    state: Mutex<State>,
+    state: Lock<State>,
     tally: Tally,
 }
 

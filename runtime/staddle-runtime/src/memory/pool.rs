@@ -10,12 +10,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use serde::Serialize;
 use staddle_base::{Error, Result, size};
 
 use super::allocator::{Allocator, block_layout};
 use super::reservation::{Reclaimer, Reservation};
+use crate::lock::Lock;
 use crate::process::OwnerProcess;
 
 /// The smallest block, bytes.
@@ -36,7 +36,7 @@ pub struct Pool {
 }
 
 struct Shared {
-    classes: [Mutex<Vec<Block>>; CLASSES],
+    classes: [Lock<Vec<Block>>; CLASSES],
     cached: Reservation,
     allocator: Arc<dyn Allocator>,
     owner: OwnerProcess,
@@ -70,7 +70,7 @@ impl Pool {
     pub(crate) fn new(root: &Reservation, allocator: Arc<dyn Allocator>) -> Self {
         let cached = root.child("pool free lists", None);
         let shared = Arc::new(Shared {
-            classes: [const { Mutex::new(Vec::new()) }; CLASSES],
+            classes: [const { Lock::new(Vec::new()) }; CLASSES],
             cached: cached.clone(),
             allocator,
             owner: OwnerProcess::here(),

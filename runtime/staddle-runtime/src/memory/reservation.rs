@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
 use serde::Serialize;
 use staddle_base::{Clock, Error, Result, size};
 
 use super::account::{Account, give_back, grant};
+use crate::lock::{Lock, Signal};
 use crate::process::PerProcess;
 
 /// How long a waiter sleeps at most before it looks again and at the clock.
@@ -32,7 +32,7 @@ struct Node {
     name: String,
     account: Account,
     parent: Option<Reservation>,
-    children: PerProcess<Mutex<Vec<Weak<Node>>>>,
+    children: PerProcess<Lock<Vec<Weak<Node>>>>,
     tree: Arc<Tree>,
 }
 
@@ -41,14 +41,14 @@ struct Tree {
     clock: Arc<dyn Clock>,
     waiting: AtomicUsize,
     line: PerProcess<Line>,
-    reclaimers: PerProcess<Mutex<Vec<Arc<Entry>>>>,
+    reclaimers: PerProcess<Lock<Vec<Arc<Entry>>>>,
     next_id: AtomicU64,
 }
 
 #[derive(Default)]
 struct Line {
-    tickets: Mutex<VecDeque<u64>>,
-    moved: Condvar,
+    tickets: Lock<VecDeque<u64>>,
+    moved: Signal,
 }
 
 struct Entry {
@@ -86,7 +86,7 @@ impl Reservation {
             clock,
             waiting: AtomicUsize::new(0),
             line: PerProcess::new(Line::default),
-            reclaimers: PerProcess::new(Mutex::default),
+            reclaimers: PerProcess::new(Lock::default),
             next_id: AtomicU64::new(0),
         });
         Self::node(name, Some(limit), None, tree)
@@ -97,7 +97,7 @@ impl Reservation {
             name: name.to_owned(),
             account: Account::new(limit.unwrap_or(u64::MAX)),
             parent,
-            children: PerProcess::new(Mutex::default),
+            children: PerProcess::new(Lock::default),
             tree,
         }))
     }
@@ -158,7 +158,8 @@ impl Reservation {
             if before.saturating_sub(start) >= patience_ns {
                 break Err(self.refused(bytes, 0));
             }
-            let timed_out = line.moved.wait_for(&mut tickets, LOOK_AGAIN).timed_out();
+            let (woken, timed_out) = line.moved.wait_for(tickets, LOOK_AGAIN);
+            tickets = woken;
             if timed_out && tree.clock.steady_ns() == before {
                 // A simulated clock stands still while threads wait: let the wait itself move it.
                 tree.clock.sleep(LOOK_AGAIN);

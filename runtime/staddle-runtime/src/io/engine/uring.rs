@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use io_uring::{IoUring, Probe, opcode, types};
-use parking_lot::Mutex;
 use rustix::io::Errno;
 use staddle_base::Result;
 
 use super::pread::{PreadEngine, read_job_from, slices_from};
 use super::{Engine, Job, Part};
+use crate::lock::Lock;
 
 /// Rings at most; batches beyond that use the pread engine.
 const RINGS_MAX: usize = 8;
@@ -26,7 +26,7 @@ const REQUEST_BYTES_MAX: usize = 1 << 30;
 /// io_uring with a pread engine for single reads and for more batches at once than there are rings.
 pub struct UringEngine {
     depth: u32,
-    idle: Mutex<Vec<IoUring>>,
+    idle: Lock<Vec<IoUring>>,
     rings: AtomicUsize,
     pread: Arc<PreadEngine>,
 }
@@ -40,7 +40,7 @@ impl UringEngine {
         let ring = make_ring(depth)?;
         Ok(Self {
             depth,
-            idle: Mutex::new(vec![ring]),
+            idle: Lock::new(vec![ring]),
             rings: AtomicUsize::new(1),
             pread,
         })

@@ -116,7 +116,7 @@ fn a_transfer_changes_only_the_branches() {
 #[test]
 fn shortages_ask_the_cheapest_cache_first_and_only_where_it_helps() {
     let root = root(100);
-    let asked = Arc::new(Mutex::new(Vec::new()));
+    let asked = Arc::new(Lock::new(Vec::new()));
     let cache = |parent: &Reservation, name: &'static str, cost| {
         let node = parent.child(name, None);
         node.try_grow(30).unwrap();
@@ -180,7 +180,7 @@ fn waiters_are_served_in_order_and_none_overtakes() {
     let root = Reservation::root("root", 100, Arc::new(SystemClock::new()));
     let holder = root.child("holder", None);
     holder.try_grow(100).unwrap();
-    let served = Mutex::new(Vec::new());
+    let served = Lock::new(Vec::new());
     std::thread::scope(|scope| {
         for (n, bytes) in [(0usize, 80), (1, 10), (2, 10)] {
             let (root, served) = (&root, &served);
