@@ -4,6 +4,7 @@
 pub mod adopt;
 pub mod aligned;
 pub mod codec;
+pub mod dump;
 pub mod format;
 pub mod import;
 pub mod loader;
@@ -13,9 +14,11 @@ pub mod options;
 pub mod progress;
 pub mod reader;
 mod records;
+pub mod stats;
 pub mod writer;
 
 pub use aligned::Aligned;
+pub use dump::DumpOptions;
 pub use loader::{Holes, Layout, Loader, LoaderOptions, LoaderState, Rows, Shuffle, Step, Uneven};
 pub use maintain::compact::CompactReport;
 pub use maintain::repair::{RepairReport, repair};
@@ -25,3 +28,4 @@ pub use options::{CodecChoice, Dtype, Durability, Io, OpenOptions, Options, Veri
 pub use progress::{OnProgress, Progress};
 pub use reader::{Batch, Generation, Packed};
 pub use records::{Fingerprint, Glance, Records};
+pub use stats::{Info, Stats};

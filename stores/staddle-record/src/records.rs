@@ -115,6 +115,21 @@ impl Records {
         Self::open(runtime, device, OpenOptions::default())
     }
 
+    /// [`Records::create`] with a uuid that the caller chose, so that equal calls make equal bytes. The uuid is what tells
+    /// sets apart: never give it to two of them.
+    ///
+    /// # Errors
+    /// As [`Records::create`].
+    pub fn create_as(
+        runtime: &Runtime,
+        device: Arc<dyn Device>,
+        options: Options,
+        uuid: Uuid,
+    ) -> Result<Self> {
+        create::create_as(runtime, &device, options, uuid)?;
+        Self::open(runtime, device, OpenOptions::default())
+    }
+
     /// Opens a set. Takes no writer lock: the first mutation does.
     ///
     /// # Errors

@@ -31,6 +31,13 @@ pub struct Origin {
     pub trust: AtomicU32,
 }
 
+impl Origin {
+    /// Whether further chunks are read instead of mapped.
+    pub fn is_out_of_maps(&self) -> bool {
+        self.maps.load(Ordering::Relaxed) >= MAPS_MAX
+    }
+}
+
 /// One chunk. Shared by all generations that name it: only its published end moves, and only up.
 #[derive(Debug)]
 pub struct Chunk {

@@ -71,7 +71,7 @@ impl Writer {
 
     /// Whether a commit would change anything.
     fn is_dirty(&self) -> bool {
-        self.manifest_changed
+        self.manifest_changes()
             || self.head.n != self.published.n
             || self.head.next_sequence != self.published.next_sequence
             || self.head.log != self.published.log

@@ -17,6 +17,20 @@ use crate::options::Options;
 /// # Errors
 /// `Invalid` for bad options, `Conflict` when there is a set already, `Unsupported` on a read-only medium.
 pub fn create(runtime: &Runtime, device: &Arc<dyn Device>, options: Options) -> Result<()> {
+    let uuid = new_uuid(runtime, device.as_ref());
+    create_as(runtime, device, options, uuid)
+}
+
+/// [`create`] with a uuid that the caller chose.
+///
+/// # Errors
+/// As [`create`].
+pub fn create_as(
+    runtime: &Runtime,
+    device: &Arc<dyn Device>,
+    options: Options,
+    uuid: Uuid,
+) -> Result<()> {
     options.check()?;
     if !device.capabilities().write {
         return Err(
@@ -39,7 +53,6 @@ pub fn create(runtime: &Runtime, device: &Arc<dyn Device>, options: Options) -> 
     for dir in names::DIRS {
         device.create_dir(dir)?;
     }
-    let uuid = new_uuid(runtime, device.as_ref());
     let manifest = Manifest::new(&uuid, options);
     publish_file(
         device.as_ref(),

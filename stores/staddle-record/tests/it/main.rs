@@ -14,3 +14,4 @@ mod faults;
 mod input;
 mod model;
 mod resume;
+mod scripts;
