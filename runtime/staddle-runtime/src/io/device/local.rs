@@ -8,7 +8,7 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -23,11 +23,17 @@ pub(super) use resolve::beneath;
 
 use file::{LocalFile, copy_bytes};
 
+/// Media that a [`LocalDevice`] tells apart.
+const UNKNOWN: u8 = 0;
+const LOCAL: u8 = 1;
+const NETWORK: u8 = 2;
+
 /// A folder of the local file system.
 pub struct LocalDevice {
     root: PathBuf,
     uri: String,
-    capabilities: OnceLock<Capabilities>,
+    /// What `statfs` said: one of the constants below. Asked twice rather than locked, since a fork may come between.
+    medium: AtomicU8,
 }
 
 impl LocalDevice {
@@ -42,7 +48,7 @@ impl LocalDevice {
         Ok(Self {
             root,
             uri,
-            capabilities: OnceLock::new(),
+            medium: AtomicU8::new(UNKNOWN),
         })
     }
 
@@ -154,19 +160,23 @@ impl Device for LocalDevice {
     }
 
     fn capabilities(&self) -> Capabilities {
-        *self.capabilities.get_or_init(|| {
-            let network = self
-                .root
-                .ancestors()
-                .find_map(|path| rustix::fs::statfs(path).ok())
-                .is_some_and(|fs| is_network(&fs));
-            Capabilities {
-                write: true,
-                map: !network,
-                lock: true,
-                remote: false,
-            }
-        })
+        let mut medium = self.medium.load(Ordering::Relaxed);
+        if medium == UNKNOWN {
+            let mut folders = self.root.ancestors();
+            let found = folders.find_map(|path| rustix::fs::statfs(path).ok());
+            medium = if found.is_some_and(|fs| is_network(&fs)) {
+                NETWORK
+            } else {
+                LOCAL
+            };
+            self.medium.store(medium, Ordering::Relaxed);
+        }
+        Capabilities {
+            write: true,
+            map: medium == LOCAL,
+            lock: true,
+            remote: false,
+        }
     }
 
     fn parent(&self) -> Option<Arc<dyn Device>> {
@@ -325,7 +335,7 @@ fn mtime_ns(stat: &rustix::fs::Stat) -> u64 {
 
 /// File systems whose pages another machine or process may change or cut without this kernel knowing.
 pub(crate) fn is_network(fs: &rustix::fs::StatFs) -> bool {
-    const NETWORK: [u64; 11] = [
+    const MAGIC: [u64; 11] = [
         0x6969,      // NFS
         0x517b,      // SMB
         0xff53_4d42, // CIFS
@@ -339,5 +349,5 @@ pub(crate) fn is_network(fs: &rustix::fs::StatFs) -> bool {
         0x1983_0326, // BeeGFS
     ];
     let magic = u64::try_from(fs.f_type).unwrap_or(0) & 0xffff_ffff;
-    NETWORK.contains(&magic)
+    MAGIC.contains(&magic)
 }
