@@ -722,11 +722,7 @@ impl Records {
     pub fn drop_snapshot(&self, name: &str) -> Result<()> {
         self.write(|writer| {
             snapshot::remove(self.device().as_ref(), name)?;
-            crate::maintain::reclaim::run(
-                &writer.runtime,
-                &writer.origin,
-                writer.manifest.options.cleaners,
-            )
+            writer.reclaim()
         })
     }
 

@@ -34,7 +34,7 @@ impl Writer {
             self.discard(&made);
         }
         let view = result.map_err(|e| self.unfinished("the checkpoint did not finish", e))?;
-        crate::maintain::reclaim::run(&self.runtime, &self.origin, self.manifest.options.cleaners)?;
+        self.reclaim()?;
         Ok(view)
     }
 

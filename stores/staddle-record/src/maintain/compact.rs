@@ -265,7 +265,7 @@ impl Writer {
         let published =
             result.map_err(|e| self.unfinished("the set was not rewritten and is as before", e))?;
         report.bytes_after = published.head.total_bytes;
-        crate::maintain::reclaim::run(&self.runtime, &self.origin, self.manifest.options.cleaners)?;
+        self.reclaim()?;
         Ok((report, published))
     }
 

@@ -21,7 +21,7 @@ use crate::reader::pin;
 const GRACE_NS: u64 = 15 * 60 * 1_000_000_000;
 
 /// Every file that a commit names.
-fn named_by(head: &Head, manifest: &Manifest, out: &mut BTreeSet<String>) {
+pub(crate) fn named_by(head: &Head, manifest: &Manifest, out: &mut BTreeSet<String>) {
     out.insert(names::manifest(head.manifest));
     out.insert(names::log(head.log));
     for segment in &manifest.segments {
@@ -66,18 +66,24 @@ fn named(device: &Arc<dyn Device>) -> Result<(u64, BTreeSet<String>)> {
     Ok((newest.generation, out))
 }
 
-/// Removes what nothing names. Only a writer calls this.
+/// Removes what nothing names, apart from `kept`: files that a writer has begun and not committed yet. Only a writer calls
+/// this.
 ///
 /// # Errors
 /// Those of the device.
-pub(crate) fn run(runtime: &Runtime, origin: &Origin, cleaners: usize) -> Result<()> {
+pub(crate) fn run(
+    runtime: &Runtime,
+    origin: &Origin,
+    cleaners: usize,
+    kept: &BTreeSet<String>,
+) -> Result<()> {
     let device = &origin.device;
     let (generation, named) = named(device)?;
     let mut surplus = Vec::new();
     for dir in names::DIRS {
         for name in device.list(dir)? {
             let path = format!("{dir}/{name}");
-            if !named.contains(&path) {
+            if !named.contains(&path) && !kept.contains(&path) {
                 surplus.push(path);
             }
         }

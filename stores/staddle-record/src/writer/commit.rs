@@ -245,7 +245,7 @@ impl Writer {
             lane.trim();
         }
         self.refresh_meta();
-        crate::maintain::reclaim::run(&self.runtime, &self.origin, self.manifest.options.cleaners)
+        self.reclaim()
     }
 
     /// Starts the commit of a new set of segments with an empty log: checkpoint, compact and rebalance end here.

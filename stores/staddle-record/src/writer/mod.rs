@@ -25,6 +25,7 @@ use self::lane::{ChunkIds, Lane};
 use self::train::Staging;
 use crate::codec::Codec;
 use crate::format::{Entry, Head, LogHeader, SEGMENT_SLOTS, names};
+use crate::maintain::reclaim;
 use crate::manifest::Manifest;
 use crate::options::OpenOptions;
 use crate::reader::chunks::{Chunk, Chunks, Origin};
@@ -202,7 +203,7 @@ impl Writer {
     /// Cuts off what a stopped writer left after published ends, removes files that nothing names, opens the lanes.
     fn recover(&mut self) -> Result<()> {
         let device = Arc::clone(&self.origin.device);
-        crate::maintain::reclaim::run(&self.runtime, &self.origin, self.manifest.options.cleaners)?;
+        self.reclaim()?;
         if self.head.log_end > 0 {
             let file = device.open(&names::log(self.head.log), Open::Write)?;
             if file.len()? > self.head.log_end {
@@ -221,6 +222,22 @@ impl Writer {
             self.lanes.push(Lane::new(&self.origin, &self.ids));
         }
         Ok(())
+    }
+
+    /// Removes files that neither a commit, a snapshot, a pin nor the working state names. A chunk, segment or log begun
+    /// since the last commit is named by nothing on disk yet.
+    pub(crate) fn reclaim(&self) -> Result<()> {
+        let mut head = self.head.clone();
+        head.manifest = self.manifest.number;
+        head.log = self.log.number;
+        head.open = self.lanes.iter().filter_map(Lane::open_chunk).collect();
+        let mut manifest = self.manifest.clone();
+        let sealed = self.lanes.iter().flat_map(|lane| &lane.sealed);
+        manifest.sealed.extend(sealed.cloned());
+        let mut kept = BTreeSet::new();
+        reclaim::named_by(&head, &manifest, &mut kept);
+        let cleaners = self.manifest.options.cleaners;
+        reclaim::run(&self.runtime, &self.origin, cleaners, &kept)
     }
 
     /// The file of a segment that exists.

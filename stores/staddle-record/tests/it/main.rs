@@ -9,6 +9,7 @@
 
 mod batch;
 mod common;
+mod found;
 mod loader;
 mod faults;
 mod input;
