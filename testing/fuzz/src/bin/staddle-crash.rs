@@ -44,17 +44,29 @@ fn main() -> ExitCode {
     run::<RecordStore>(&args)
 }
 
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool")]
+#[expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command-line tool"
+)]
 fn run<S: Store>(args: &Args) -> ExitCode {
     let clock = SystemClock::new();
     let seed = args.seed.unwrap_or_else(|| clock.wall_ns() % 1_000_000_000);
-    let plan = Plan { seed, points: args.points, only: args.point, save: args.save.clone() };
+    let plan = Plan {
+        seed,
+        points: args.points,
+        only: args.point,
+        save: args.save.clone(),
+    };
     let mut told = 0;
     let report = driver::run::<S>(&plan, &mut |report| {
         let tenth = report.points * 10 / args.points.max(1);
         if tenth > told {
             told = tenth;
-            eprintln!("  {} of {} points, {} images", report.points, args.points, report.images);
+            eprintln!(
+                "  {} of {} points, {} images",
+                report.points, args.points, report.images
+            );
         }
     });
     let seconds = clock.steady_ns() as f64 / 1e9;
@@ -71,11 +83,23 @@ fn run<S: Store>(args: &Args) -> ExitCode {
     }
     let complete = complete::<S>(&report, args.points, args.point.is_some());
     for violation in &report.violations {
-        let point = violation.point.map(|point| format!(" --point {point}")).unwrap_or_default();
-        println!("VIOLATION {}\n  replay: cargo x crash {} --seed {}{point}", violation.what, S::NAME, violation.seed);
+        let point = violation
+            .point
+            .map(|point| format!(" --point {point}"))
+            .unwrap_or_default();
+        println!(
+            "VIOLATION {}\n  replay: cargo x crash {} --seed {}{point}",
+            violation.what,
+            S::NAME,
+            violation.seed
+        );
     }
     println!("{} violations", report.violations.len());
-    if complete && report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if complete && report.violations.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// A long run must have reached everything there is to reach.
@@ -85,6 +109,8 @@ fn complete<S: Store>(report: &Report, points: u64, single: bool) -> bool {
     if single || missing.is_empty() || points < 1000 {
         return true;
     }
-    missing.iter().for_each(|what| println!("NEVER REACHED  {what}"));
+    missing
+        .iter()
+        .for_each(|what| println!("NEVER REACHED  {what}"));
     false
 }

@@ -77,7 +77,9 @@ impl Report {
     /// What a long run should have reached and did not.
     pub fn missing<S: Store>(&self) -> Vec<&'static str> {
         let all = KINDS.iter().chain(&OUTCOMES).chain(S::PATHS);
-        all.copied().filter(|what| !self.reached.contains_key(what)).collect()
+        all.copied()
+            .filter(|what| !self.reached.contains_key(what))
+            .collect()
     }
 
     /// Adds another run.
@@ -99,9 +101,14 @@ pub fn run<S: Store>(plan: &Plan, progress: &mut dyn FnMut(&Report)) -> Report {
     let mut seed = plan.seed;
     while report.points < plan.points && report.violations.len() < 10 {
         let rng = Seed(seed).stream("driver");
-        let mut program = Program { seed, plan, report: &mut report, rng };
+        let mut program = Program {
+            seed,
+            plan,
+            report: &mut report,
+            rng,
+        };
         program.run::<S>();
-        if plan.only.is_none() && seed % 4 == 0 {
+        if plan.only.is_none() && seed.is_multiple_of(4) {
             program.run_into_power_cut::<S>();
         }
         report.programs += 1;
@@ -123,11 +130,21 @@ struct Program<'a> {
 
 impl Program<'_> {
     fn violation(&mut self, point: Option<u64>, what: String) {
-        self.report.violations.push(Violation { seed: self.seed, point, what });
+        self.report.violations.push(Violation {
+            seed: self.seed,
+            point,
+            what,
+        });
     }
 
     fn session<S: Store>(&self, sampling: Sampling) -> Session<S> {
-        Session::new(SimDisk::new(Seed(self.seed)), Promise::default(), State::default(), sampling, self.seed)
+        Session::new(
+            SimDisk::new(Seed(self.seed)),
+            Promise::default(),
+            State::default(),
+            sampling,
+            self.seed,
+        )
     }
 
     fn length(&self) -> u64 {
@@ -143,7 +160,9 @@ impl Program<'_> {
         let mut session = self.session::<S>(sampling);
         let mut generator = Generator::new(Seed(self.seed).stream("program"));
         let enough = self.report.points + POINTS_PER_PROGRAM;
-        let mut done = session.create(Seed(self.seed), &mut |captures, promise| self.look::<S>(captures, promise, &"create"));
+        let mut done = session.create(Seed(self.seed), &mut |captures, promise| {
+            self.look::<S>(captures, promise, &"create")
+        });
         for _ in 0..self.length() {
             if done.is_err() || self.report.points >= enough.min(self.plan.points) {
                 break;
@@ -153,10 +172,14 @@ impl Program<'_> {
             if matches!(op, Op::Abandon) {
                 self.report.reach("a killed writer was followed by another");
             }
-            done = session.step(&op, &mut |captures, promise| self.look::<S>(captures, promise, &op));
+            done = session.step(&op, &mut |captures, promise| {
+                self.look::<S>(captures, promise, &op)
+            });
             done = done.map_err(|stop| Stop::Violation(format!("{op}: {}", stop.in_words())));
         }
-        let ended = done.and_then(|()| session.compare()).and_then(|()| verify(session.store.as_ref()));
+        let ended = done
+            .and_then(|()| session.compare())
+            .and_then(|()| verify(session.store.as_ref()));
         if let Err(stop) = ended {
             self.violation(None, stop.in_words());
         }
@@ -181,18 +204,32 @@ impl Program<'_> {
         }
         match done {
             Ok(()) if session.disk.is_off() => {
-                self.violation(Some(point), format!("{last} succeeded although the power was cut"));
+                self.violation(
+                    Some(point),
+                    format!("{last} succeeded although the power was cut"),
+                );
             }
             Ok(()) => return,
             Err(Stop::Violation(what)) => self.violation(Some(point), format!("{last}: {what}")),
             Err(Stop::Failed(error)) if error.kind() != ErrorKind::Unavailable => {
-                self.violation(Some(point), format!("{last} met the power cut with {error:?}"));
+                self.violation(
+                    Some(point),
+                    format!("{last} met the power cut with {error:?}"),
+                );
             }
             Err(Stop::Failed(_)) => self.report.reach("a writer met the power cut"),
         }
         // What it does after the error must not panic, and must not succeed.
-        for op in [Op::Append([1; 10].as_slice().into()), Op::Flush, Op::ReadAll] {
-            if let Some(Err(Stop::Violation(what))) = session.store.as_ref().map(|store| quietly(|| store.apply(&op))) {
+        for op in [
+            Op::Append([1; 10].as_slice().into()),
+            Op::Flush,
+            Op::ReadAll,
+        ] {
+            if let Some(Err(Stop::Violation(what))) = session
+                .store
+                .as_ref()
+                .map(|store| quietly(|| store.apply(&op)))
+            {
                 self.violation(Some(point), format!("{op} after the power cut: {what}"));
             }
         }
@@ -201,28 +238,53 @@ impl Program<'_> {
         let captures = (0..IMAGES as u64).map(|no| {
             let survivors = staddle_sim::Survivors::EACH[(no + draw) as usize % 5];
             let image = session.disk.crash_image(survivors, Seed(mix2(draw, no)));
-            Capture { point, call: last.clone(), survivors, image }
+            Capture {
+                point,
+                call: last.clone(),
+                survivors,
+                image,
+            }
         });
         self.look::<S>(captures.collect(), &session.promise, &"a power cut");
     }
 
     /// Checks images, and of some what happens when they are used and crash again.
-    fn look<S: Store>(&mut self, captures: Vec<Capture>, promise: &Promise, during: &dyn std::fmt::Display) {
+    fn look<S: Store>(
+        &mut self,
+        captures: Vec<Capture>,
+        promise: &Promise,
+        during: &dyn std::fmt::Display,
+    ) {
         let mut last_point = 0;
         for capture in captures {
             if capture.point != last_point {
                 self.report.points += 1;
                 last_point = capture.point;
             }
-            let Capture { point, call, survivors, image } = capture;
+            let Capture {
+                point,
+                call,
+                survivors,
+                image,
+            } = capture;
             // Drawn apart for each image, so that a replay of this point alone does the same.
             self.rng = Seed(mix2(self.seed, point)).stream(&format!("{survivors:?}"));
             let again = self.rng.chance(1, 2) || self.plan.only.is_some();
-            let kept = self.plan.save.as_ref().map(|_| image.crash_image(staddle_sim::Survivors::All, Seed(0)));
+            let kept = self
+                .plan
+                .save
+                .as_ref()
+                .map(|_| image.crash_image(staddle_sim::Survivors::All, Seed(0)));
             if let Err(what) = self.check::<S>(&image, promise, again) {
-                let what = format!("during {during}, power cut at {}, {survivors:?} survived: {what}", call.trim());
+                let what = format!(
+                    "during {during}, power cut at {}, {survivors:?} survived: {what}",
+                    call.trim()
+                );
                 if let (Some(folder), Some(kept)) = (&self.plan.save, kept) {
-                    save(&kept, &folder.join(format!("{}-{point}-{survivors:?}", self.seed)));
+                    save(
+                        &kept,
+                        &folder.join(format!("{}-{point}-{survivors:?}", self.seed)),
+                    );
                 }
                 self.violation(Some(point), what);
             }
@@ -230,7 +292,12 @@ impl Program<'_> {
     }
 
     /// Checks one image.
-    fn check<S: Store>(&mut self, image: &SimDisk, promise: &Promise, again: bool) -> Result<(), String> {
+    fn check<S: Store>(
+        &mut self,
+        image: &SimDisk,
+        promise: &Promise,
+        again: bool,
+    ) -> Result<(), String> {
         self.report.images += 1;
         for path in S::recovery(image, &[]) {
             self.report.reach(path);
@@ -242,20 +309,33 @@ impl Program<'_> {
         if promise.check(&found)? {
             self.report.reach("the acknowledged commit was found");
         } else if promise.may_be_missing() {
-            self.report.reach("an empty set was found before it was acknowledged");
+            self.report
+                .reach("an empty set was found before it was acknowledged");
         } else {
             self.report.reach("a commit not yet acknowledged was found");
         }
-        if again { self.go_on::<S>(image, found) } else { Ok(()) }
+        if again {
+            self.go_on::<S>(image, found)
+        } else {
+            Ok(())
+        }
     }
 
     /// Before its first commit was acknowledged a set may be missing; then it must be possible to make it.
     fn make_anew<S: Store>(&mut self, image: &SimDisk) -> Result<(), String> {
-        let mut session: Session<S> = Session::new(image.clone(), Promise::default(), State::default(), Sampling::Off, 0);
+        let mut session: Session<S> = Session::new(
+            image.clone(),
+            Promise::default(),
+            State::default(),
+            Sampling::Off,
+            0,
+        );
         session
             .create(Seed(self.seed), &mut |_, _| {})
             .and_then(|()| session.compare())
-            .map_err(|stop| format!("there is no set, and none can be made: {}", stop.in_words()))?;
+            .map_err(|stop| {
+                format!("there is no set, and none can be made: {}", stop.in_words())
+            })?;
         self.report.reach("no set was found, and one was made");
         Ok(())
     }
@@ -267,21 +347,28 @@ impl Program<'_> {
         let mut promise = Promise::default();
         promise.acknowledge(&found);
         image.keep_log();
-        let mut session: Session<S> = Session::new(image.clone(), promise, found, Sampling::OneIn(12, 1), seed);
+        let mut session: Session<S> =
+            Session::new(image.clone(), promise, found, Sampling::OneIn(12, 1), seed);
         let mut inner = Vec::new();
         let mut look = |captures: Vec<Capture>, promise: &Promise| {
             for capture in captures {
                 let result = read::<S>(&capture.image).map_err(|stop| stop.in_words());
                 let result = result.and_then(|found| promise.check(&found));
                 inner.push(result.map_err(|what| {
-                    format!("and again at {}, {:?} survived: {what}", capture.call.trim(), capture.survivors)
+                    format!(
+                        "and again at {}, {:?} survived: {what}",
+                        capture.call.trim(),
+                        capture.survivors
+                    )
                 }));
             }
         };
         let mut generator = Generator::new(Seed(seed).stream("after recovery"));
         // The first mutation is where a writer recovers.
         let first = Op::Append(b"after recovery".as_slice().into());
-        let mut done = session.open(&mut look).and_then(|()| session.step(&first, &mut look));
+        let mut done = session
+            .open(&mut look)
+            .and_then(|()| session.step(&first, &mut look));
         let calls = image.log();
         done = done.and_then(|()| session.step(&Op::Flush, &mut look));
         let mut story = String::from("append, flush");
@@ -293,7 +380,9 @@ impl Program<'_> {
             done = session.step(&op, &mut look);
             story += &format!(", {op}");
         }
-        done = done.and_then(|()| session.step(&Op::Flush, &mut look)).and_then(|()| session.compare());
+        done = done
+            .and_then(|()| session.step(&Op::Flush, &mut look))
+            .and_then(|()| session.compare());
         let ended = done.and_then(|()| verify(session.store.as_ref()));
         image.unwatch();
         for path in S::recovery(image, &calls) {

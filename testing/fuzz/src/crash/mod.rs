@@ -23,7 +23,6 @@
 
 pub mod driver;
 
-
 pub mod model;
 pub mod program;
 pub mod record;

@@ -36,7 +36,7 @@ impl State {
         let length = records.len() as u64;
         match op {
             Op::Append(bytes) => {
-                records.push(Some(bytes.clone()));
+                records.push(Some(Bytes::clone(bytes)));
                 Answer::Index(length)
             }
             Op::Extend(many) => {
@@ -44,7 +44,7 @@ impl State {
                 Answer::Indices(vec![length, length + many.len() as u64])
             }
             Op::Update(index, bytes) => {
-                records[at(*index)] = Some(bytes.clone());
+                records[at(*index)] = Some(Bytes::clone(bytes));
                 Answer::None
             }
             Op::Delete(index) => {
@@ -73,9 +73,16 @@ impl State {
                 self.snapshots.remove(name);
                 Answer::None
             }
-            Op::Read(indices) => Answer::Records(indices.iter().map(|index| records[at(*index)].clone()).collect()),
+            Op::Read(indices) => Answer::Records(
+                indices
+                    .iter()
+                    .map(|index| records[at(*index)].clone())
+                    .collect(),
+            ),
             Op::ReadAll => Answer::Records(records.clone()),
-            Op::Flush | Op::Checkpoint | Op::Compact | Op::Rebalance | Op::Reopen | Op::Abandon => Answer::None,
+            Op::Flush | Op::Checkpoint | Op::Compact | Op::Rebalance | Op::Reopen | Op::Abandon => {
+                Answer::None
+            }
         }
     }
 }
@@ -136,7 +143,10 @@ impl Promise {
         let mut states = self.acknowledged.iter().chain(&self.begun);
         let newest = self.begun.last().or(self.acknowledged.as_ref());
         if !states.any(|state| state.records == found.records) {
-            let acknowledged = self.acknowledged.as_ref().map(|state| difference(&found.records, &state.records));
+            let acknowledged = self
+                .acknowledged
+                .as_ref()
+                .map(|state| difference(&found.records, &state.records));
             let begun = newest.map(|state| difference(&found.records, &state.records));
             return Err(format!(
                 "the set is none of {} possible commits\n    against the acknowledged one: {}\n    against the newest begun: {}",
@@ -146,21 +156,34 @@ impl Promise {
             ));
         }
         self.check_snapshots(found)?;
-        Ok(self.acknowledged.as_ref().is_some_and(|state| state.records == found.records))
+        Ok(self
+            .acknowledged
+            .as_ref()
+            .is_some_and(|state| state.records == found.records))
     }
 
     fn check_snapshots(&self, found: &State) -> Result<(), String> {
         let none = BTreeMap::new();
-        let promised = self.acknowledged.as_ref().map_or(&none, |state| &state.snapshots);
+        let promised = self
+            .acknowledged
+            .as_ref()
+            .map_or(&none, |state| &state.snapshots);
         let names: BTreeSet<&String> = promised.keys().chain(found.snapshots.keys()).collect();
         for name in names {
             let expected = promised.get(name).or_else(|| self.doubtful.get(name));
             match (found.snapshots.get(name), expected) {
                 (Some(found), Some(expected)) if found == expected => {}
                 (Some(found), Some(expected)) => {
-                    return Err(format!("snapshot {name} changed: {}", difference(found, expected)));
+                    return Err(format!(
+                        "snapshot {name} changed: {}",
+                        difference(found, expected)
+                    ));
                 }
-                (Some(_), None) => return Err(format!("snapshot {name} was dropped and is back, or never was")),
+                (Some(_), None) => {
+                    return Err(format!(
+                        "snapshot {name} was dropped and is back, or never was"
+                    ));
+                }
                 (None, _) if self.doubtful.contains_key(name) => {}
                 (None, _) => return Err(format!("snapshot {name} is lost")),
             }
@@ -175,11 +198,17 @@ pub fn difference(found: &Contents, expected: &Contents) -> String {
         None => "past the end".to_owned(),
         Some(None) => "a hole".to_owned(),
         Some(Some(bytes)) => {
-            format!("{} bytes {:02x?}", bytes.len(), bytes.iter().take(6).collect::<Vec<_>>())
+            format!(
+                "{} bytes {:02x?}",
+                bytes.len(),
+                bytes.iter().take(6).collect::<Vec<_>>()
+            )
         }
     };
     let longest = found.len().max(expected.len());
-    let wrong: Vec<usize> = (0..longest).filter(|index| found.get(*index) != expected.get(*index)).collect();
+    let wrong: Vec<usize> = (0..longest)
+        .filter(|index| found.get(*index) != expected.get(*index))
+        .collect();
     match wrong.first() {
         None => "equal".into(),
         Some(first) => format!(

@@ -96,7 +96,11 @@ impl fmt::Display for Op {
         f.write_str(self.kind())?;
         match self {
             Self::Append(bytes) => write!(f, " {} bytes", bytes.len()),
-            Self::Extend(many) => write!(f, " {:?} bytes", many.iter().map(|bytes| bytes.len()).collect::<Vec<_>>()),
+            Self::Extend(many) => write!(
+                f,
+                " {:?} bytes",
+                many.iter().map(|bytes| bytes.len()).collect::<Vec<_>>()
+            ),
             Self::Update(index, bytes) => write!(f, " {index} with {} bytes", bytes.len()),
             Self::Delete(index) | Self::Tombstone(index) => write!(f, " {index}"),
             Self::DeleteMany(indices) | Self::Read(indices) => write!(f, " {indices:?}"),
@@ -128,7 +132,12 @@ impl Generator {
         weights[6] += 4;
         let large = rng.below(12);
         let length_max = [6, 40, 200][rng.index(3)];
-        Self { rng, weights, large, length_max }
+        Self {
+            rng,
+            weights,
+            large,
+            length_max,
+        }
     }
 
     /// The next operation on a set in this state.
@@ -145,7 +154,9 @@ impl Generator {
                 "update" if length > 0 => Op::Update(self.rng.below(length), self.record()),
                 "delete" if length > 0 => Op::Delete(self.index(length)),
                 "delete_many" if length > 0 => {
-                    let mut indices: Vec<u64> = (0..1 + self.rng.below(length.min(6))).map(|_| self.index(length)).collect();
+                    let mut indices: Vec<u64> = (0..1 + self.rng.below(length.min(6)))
+                        .map(|_| self.index(length))
+                        .collect();
                     indices.sort_unstable();
                     indices.dedup();
                     let turn = self.rng.index(indices.len());
@@ -170,7 +181,11 @@ impl Generator {
                 }
                 "reopen" => Op::Reopen,
                 "abandon" => Op::Abandon,
-                "read" if length > 0 => Op::Read((0..self.rng.below(20)).map(|_| self.rng.below(length)).collect()),
+                "read" if length > 0 => Op::Read(
+                    (0..self.rng.below(20))
+                        .map(|_| self.rng.below(length))
+                        .collect(),
+                ),
                 "read_all" => Op::ReadAll,
                 _ => continue,
             };
@@ -191,7 +206,11 @@ impl Generator {
 
     /// An index, often the last.
     fn index(&mut self, length: u64) -> u64 {
-        if self.rng.chance(1, 4) { length - 1 } else { self.rng.below(length) }
+        if self.rng.chance(1, 4) {
+            length - 1
+        } else {
+            self.rng.below(length)
+        }
     }
 
     fn record(&mut self) -> Bytes {
@@ -207,7 +226,9 @@ impl Generator {
         if self.rng.chance(1, 2) {
             // Compressible: a few words again and again.
             let words = [&b"the "[..], b"quick ", b"brown ", b"fox ", b"0000"];
-            let text = bytes.iter().flat_map(|byte| words[usize::from(*byte) % words.len()]);
+            let text = bytes
+                .iter()
+                .flat_map(|byte| words[usize::from(*byte) % words.len()]);
             bytes = text.copied().take(len).collect();
         }
         bytes.into()

@@ -42,18 +42,30 @@ fn runtime() -> Result<Runtime> {
 pub fn options(seed: Seed) -> Options {
     let mut rng = seed.stream("options");
     Options {
-        codec: [CodecChoice::None, CodecChoice::None, CodecChoice::Lz4, CodecChoice::Zstd, CodecChoice::Deflate][rng.index(5)],
+        codec: [
+            CodecChoice::None,
+            CodecChoice::None,
+            CodecChoice::Lz4,
+            CodecChoice::Zstd,
+            CodecChoice::Deflate,
+        ][rng.index(5)],
         chunk_bytes: 1 << 16,
         chunk_records: [None, Some(1), Some(3), Some(10), Some(50)][rng.index(5)],
         align: [8, 8, 64, 4096][rng.index(4)],
         writers: [1, 1, 2, 3][rng.index(4)],
-        durability: if rng.chance(1, 6) { Durability::Call } else { Durability::Flush },
+        durability: if rng.chance(1, 6) {
+            Durability::Call
+        } else {
+            Durability::Flush
+        },
         ..Options::default()
     }
 }
 
 fn contents(records: &Records) -> Result<Contents> {
-    (0..records.len()?).map(|index| Ok(records.get(index)?.map(Into::into))).collect()
+    (0..records.len()?)
+        .map(|index| Ok(records.get(index)?.map(Into::into)))
+        .collect()
 }
 
 impl Store for RecordStore {
@@ -63,7 +75,6 @@ impl Store for RecordStore {
         "HEAD: the newest slot was torn",
         "HEAD: a slot was still empty",
         "recovery cut a chunk",
-        "recovery cut a segment",
         "recovery cut the log",
         "recovery removed a stray chunk",
         "recovery removed a stray segment",
@@ -76,7 +87,10 @@ impl Store for RecordStore {
     }
 
     fn open(device: Arc<dyn Device>, mode: Mode) -> Result<Self> {
-        let how = OpenOptions { read_only: mode == Mode::Read, ..OpenOptions::default() };
+        let how = OpenOptions {
+            read_only: mode == Mode::Read,
+            ..OpenOptions::default()
+        };
         Records::open(&runtime()?, device, how).map(Self)
     }
 
@@ -84,7 +98,9 @@ impl Store for RecordStore {
         let set = &self.0;
         match op {
             Op::Append(bytes) => set.append(bytes).map(Answer::Index),
-            Op::Extend(many) => set.extend(many).map(|range| Answer::Indices(vec![range.start, range.end])),
+            Op::Extend(many) => set
+                .extend(many)
+                .map(|range| Answer::Indices(vec![range.start, range.end])),
             Op::Update(index, bytes) => set.update(*index, bytes).map(|()| Answer::None),
             Op::Delete(index) => set.delete(*index).map(Answer::Index),
             Op::DeleteMany(indices) => set.delete_many(indices).map(Answer::Indices),
@@ -97,7 +113,8 @@ impl Store for RecordStore {
             Op::DropSnapshot(name) => set.drop_snapshot(name).map(|()| Answer::None),
             Op::Read(indices) => {
                 let batch = set.gather(indices)?;
-                let records = (0..indices.len()).map(|at| Ok::<_, Error>(batch.get(at).map(Into::into)));
+                let records =
+                    (0..indices.len()).map(|at| Ok::<_, Error>(batch.get(at).map(Into::into)));
                 records.collect::<Result<_>>().map(Answer::Records)
             }
             Op::ReadAll => contents(set).map(Answer::Records),
@@ -118,18 +135,28 @@ impl Store for RecordStore {
     fn state(&self) -> Result<State> {
         let mut snapshots = BTreeMap::new();
         for snapshot in self.0.snapshots()? {
-            let how = OpenOptions { read_only: true, snapshot: Some(snapshot.name.clone()), ..OpenOptions::default() };
+            let how = OpenOptions {
+                read_only: true,
+                snapshot: Some(snapshot.name.clone()),
+                ..OpenOptions::default()
+            };
             let set = Records::open(&runtime()?, Arc::clone(self.0.device()), how)?;
             snapshots.insert(snapshot.name, contents(&set)?);
         }
-        Ok(State { records: contents(&self.0)?, snapshots })
+        Ok(State {
+            records: contents(&self.0)?,
+            snapshots,
+        })
     }
 
     fn verify(&self) -> Result<()> {
         let report = self.0.verify(|_, _| {})?;
         match report.bad.first() {
             None => Ok(()),
-            Some(damage) => Err(Error::corrupt(format!("verify found {} damages, first {damage:?}", report.bad.len()))),
+            Some(damage) => Err(Error::corrupt(format!(
+                "verify found {} damages, first {damage:?}",
+                report.bad.len()
+            ))),
         }
     }
 
@@ -144,7 +171,6 @@ impl Store for RecordStore {
         let named = |call: &Call, folder: &str| call.path.starts_with(folder);
         let paths = calls.iter().filter_map(|call| match call.op {
             Called::SetLen if named(call, "chunk/") => Some("recovery cut a chunk"),
-            Called::SetLen if named(call, "offset/") => Some("recovery cut a segment"),
             Called::SetLen if named(call, "log/") => Some("recovery cut the log"),
             Called::Remove if named(call, "chunk/") => Some("recovery removed a stray chunk"),
             Called::Remove if named(call, "offset/") => Some("recovery removed a stray segment"),
@@ -161,7 +187,9 @@ impl Store for RecordStore {
 
 /// What the slots of HEAD look like.
 fn slots(image: &SimDisk) -> Vec<&'static str> {
-    let Some(head) = image.read(names::HEAD) else { return Vec::new() };
+    let Some(head) = image.read(names::HEAD) else {
+        return Vec::new();
+    };
     let slots: Vec<&[u8]> = head.chunks(SLOT_BYTES).collect();
     if slots.iter().any(|slot| slot.iter().all(|byte| *byte == 0)) {
         return vec!["HEAD: a slot was still empty"];

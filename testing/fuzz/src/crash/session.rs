@@ -63,7 +63,13 @@ pub struct Session<S> {
 
 impl<S: Store> Session<S> {
     /// A session on a disk; images are drawn from `seed`.
-    pub fn new(disk: SimDisk, promise: Promise, state: State, sampling: Sampling, seed: u64) -> Self {
+    pub fn new(
+        disk: SimDisk,
+        promise: Promise,
+        state: State,
+        sampling: Sampling,
+        seed: u64,
+    ) -> Self {
         let captures: Arc<Mutex<Vec<Capture>>> = Arc::default();
         let sink = Arc::clone(&captures);
         if !matches!(sampling, Sampling::Off) {
@@ -72,17 +78,28 @@ impl<S: Store> Session<S> {
                 let draw = mix2(seed, point);
                 let (taken, count) = match sampling {
                     Sampling::Off => (false, 0),
-                    Sampling::OneIn(rate, count) => (draw % rate == 0, count),
+                    Sampling::OneIn(rate, count) => (draw.is_multiple_of(rate), count),
                     Sampling::Only(only, count) => (only == point, count),
                 };
                 for no in 0..if taken { count } else { 0 } {
                     let survivors = strategy(draw >> 20, no, count);
                     let image = moment.image(survivors, Seed(mix2(draw, no as u64)));
-                    sink.lock().push(Capture { point, call: moment.call().to_string(), survivors, image });
+                    sink.lock().push(Capture {
+                        point,
+                        call: moment.call().to_string(),
+                        survivors,
+                        image,
+                    });
                 }
             });
         }
-        Self { disk, store: None, state, promise, captures }
+        Self {
+            disk,
+            store: None,
+            state,
+            promise,
+            captures,
+        }
     }
 
     /// The disk as a device.
@@ -99,7 +116,11 @@ impl<S: Store> Session<S> {
     ///
     /// # Errors
     /// See [`Stop`].
-    pub fn create(&mut self, seed: Seed, look: &mut dyn FnMut(Vec<Capture>, &Promise)) -> Result<(), Stop> {
+    pub fn create(
+        &mut self,
+        seed: Seed,
+        look: &mut dyn FnMut(Vec<Capture>, &Promise),
+    ) -> Result<(), Stop> {
         self.promise.begin(&self.state);
         let device = self.device();
         let made = quietly(|| S::create(device, seed));
@@ -122,14 +143,20 @@ impl<S: Store> Session<S> {
     }
 
     fn store(&self) -> Result<&S, Stop> {
-        self.store.as_ref().ok_or_else(|| Stop::Violation("the driver has no open store".into()))
+        self.store
+            .as_ref()
+            .ok_or_else(|| Stop::Violation("the driver has no open store".into()))
     }
 
     /// Applies one operation to store and model and compares their answers.
     ///
     /// # Errors
     /// See [`Stop`]. After `Failed` the model has not changed, and what the operation may have committed is possible.
-    pub fn step(&mut self, op: &Op, look: &mut dyn FnMut(Vec<Capture>, &Promise)) -> Result<(), Stop> {
+    pub fn step(
+        &mut self,
+        op: &Op,
+        look: &mut dyn FnMut(Vec<Capture>, &Promise),
+    ) -> Result<(), Stop> {
         match op {
             Op::Reopen => return self.reopen(look),
             Op::Abandon => return self.abandon(look),
@@ -142,7 +169,11 @@ impl<S: Store> Session<S> {
             self.promise.begin(&after);
         }
         if let Op::Snapshot(name) | Op::DropSnapshot(name) = op
-            && let Some(contents) = self.state.snapshots.get(name).or_else(|| after.snapshots.get(name))
+            && let Some(contents) = self
+                .state
+                .snapshots
+                .get(name)
+                .or_else(|| after.snapshots.get(name))
         {
             self.promise.doubt(name, contents);
         }
@@ -185,8 +216,11 @@ impl<S: Store> Session<S> {
     pub fn abandon(&mut self, look: &mut dyn FnMut(Vec<Capture>, &Promise)) -> Result<(), Stop> {
         self.store = None;
         self.open(look)?;
-        let found = quietly(|| self.store.as_ref().map(Store::state).transpose())?.unwrap_or_default();
-        self.promise.check(&found).map_err(|what| Stop::Violation(format!("after a kill: {what}")))?;
+        let found =
+            quietly(|| self.store.as_ref().map(Store::state).transpose())?.unwrap_or_default();
+        self.promise
+            .check(&found)
+            .map_err(|what| Stop::Violation(format!("after a kill: {what}")))?;
         self.state = found;
         Ok(())
     }
@@ -196,13 +230,18 @@ impl<S: Store> Session<S> {
     /// # Errors
     /// See [`Stop`].
     pub fn compare(&self) -> Result<(), Stop> {
-        let found = quietly(|| self.store.as_ref().map(Store::state).transpose())?.unwrap_or_default();
+        let found =
+            quietly(|| self.store.as_ref().map(Store::state).transpose())?.unwrap_or_default();
         if found.records != self.state.records {
             let words = difference(&found.records, &self.state.records);
-            return Err(Stop::Violation(format!("the set is not what the model says: {words}")));
+            return Err(Stop::Violation(format!(
+                "the set is not what the model says: {words}"
+            )));
         }
         if found.snapshots != self.state.snapshots {
-            return Err(Stop::Violation("the snapshots are not what the model says".into()));
+            return Err(Stop::Violation(
+                "the snapshots are not what the model says".into(),
+            ));
         }
         Ok(())
     }
@@ -216,7 +255,9 @@ fn strategy(draw: u64, no: usize, count: usize) -> Survivors {
         (1, 4..) => Survivors::Prefix,
         (2, 4..) => Survivors::AllButOne,
         (_, 4..) => Survivors::Random,
-        _ => Survivors::EACH[Rng::clone(&Seed(draw).stream("strategy")).index(Survivors::EACH.len())],
+        _ => {
+            Survivors::EACH[Rng::clone(&Seed(draw).stream("strategy")).index(Survivors::EACH.len())]
+        }
     }
 }
 
@@ -225,9 +266,14 @@ pub fn quietly<R>(call: impl FnOnce() -> Result<R>) -> Result<R, Stop> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => result.map_err(Stop::Failed),
         Err(panic) => {
-            let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
+            let words = panic
+                .downcast_ref::<&str>()
+                .map(|words| (*words).to_owned());
             let words = words.or_else(|| panic.downcast_ref::<String>().cloned());
-            Err(Stop::Violation(format!("a panic: {}", words.unwrap_or_default())))
+            Err(Stop::Violation(format!(
+                "a panic: {}",
+                words.unwrap_or_default()
+            )))
         }
     }
 }

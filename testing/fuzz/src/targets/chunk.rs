@@ -17,7 +17,7 @@ pub(super) const TARGET: Target = Target {
     name: "chunk",
     run,
     seeds,
-    fix: Some(fix),
+    fix: Some(|input| fix(input)),
     words: &[b"STADCHK1", b"STADEND1", &[0x28, 0xb5, 0x2f, 0xfd]],
 };
 
@@ -167,7 +167,7 @@ fn chunk(alignment: u32) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-fn fix(input: &mut Vec<u8>) {
+fn fix(input: &mut [u8]) {
     repair::crc_at(input, ChunkHeader::BYTES - 4);
     let alignment = ChunkHeader::decode(input).map_or(8, |header| u64::from(header.alignment));
     let mut end = ChunkHeader::BYTES as u64;

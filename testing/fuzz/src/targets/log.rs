@@ -15,7 +15,7 @@ pub(super) const TARGET: Target = Target {
     name: "log",
     run,
     seeds,
-    fix: Some(fix),
+    fix: Some(|input| fix(input)),
     words: &[b"STADLOG1"],
 };
 
@@ -62,7 +62,7 @@ fn seeds() -> Vec<Vec<u8>> {
     vec![log]
 }
 
-fn fix(input: &mut Vec<u8>) {
+fn fix(input: &mut [u8]) {
     repair::crc_at(input, LogHeader::BYTES - 4);
     for record in input
         .get_mut(LogHeader::BYTES..)

@@ -16,7 +16,7 @@ pub(super) const TARGET: Target = Target {
     name: "tar",
     run,
     seeds,
-    fix: Some(fix),
+    fix: Some(|input| fix(input)),
     words: &[
         b"ustar\x0000",
         b"ustar  \0",
@@ -130,7 +130,7 @@ fn seeds() -> Vec<Vec<u8>> {
     archives
 }
 
-fn fix(input: &mut Vec<u8>) {
+fn fix(input: &mut [u8]) {
     for block in input.chunks_exact_mut(BLOCK) {
         if block[257..262] == *b"ustar" {
             sum(block);

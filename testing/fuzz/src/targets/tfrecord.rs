@@ -12,7 +12,7 @@ pub(super) const TARGET: Target = Target {
     name: "tfrecord",
     run,
     seeds,
-    fix: Some(fix),
+    fix: Some(|input| fix(input)),
     words: &[],
 };
 
@@ -36,7 +36,7 @@ fn seeds() -> Vec<Vec<u8>> {
     vec![file]
 }
 
-fn fix(input: &mut Vec<u8>) {
+fn fix(input: &mut [u8]) {
     let mut at = 0;
     while let Some((length, rest)) = input
         .get_mut(at..)
