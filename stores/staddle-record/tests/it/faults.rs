@@ -60,7 +60,13 @@ const PROGRAMME: &[Step] = &[
         |s| s.update(1, &text(5, 500)),
         |m| m.0[1] = Some(text(5, 500)),
     ),
-    ("delete", |s| s.delete(0).map(drop), |m| drop(m.delete(0))),
+    (
+        "delete",
+        |s| s.delete(0).map(drop),
+        |m| {
+            m.delete(0);
+        },
+    ),
     ("flush", Records::flush, |_| ()),
     ("tombstone", |s| s.tombstone(2), |m| m.0[2] = None),
     (
@@ -83,7 +89,13 @@ const PROGRAMME: &[Step] = &[
         |m| m.0[0] = Some(text(7, 20_000)),
     ),
     ("compact", |s| s.compact(false).map(drop), |_| ()),
-    ("delete", |s| s.delete(1).map(drop), |m| drop(m.delete(1))),
+    (
+        "delete",
+        |s| s.delete(1).map(drop),
+        |m| {
+            m.delete(1);
+        },
+    ),
     ("rebalance", |s| s.rebalance(false).map(drop), |_| ()),
     (
         "append",

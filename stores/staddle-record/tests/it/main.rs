@@ -13,6 +13,7 @@ mod found;
 mod loader;
 mod faults;
 mod input;
+mod loader;
 mod model;
 mod resume;
 mod scripts;
