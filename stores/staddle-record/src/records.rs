@@ -544,7 +544,7 @@ impl Records {
             let view = change(writer)?;
             self.0.generation.store(view);
             self.0.dirty.store(false, Ordering::Release);
-            Ok(())
+            writer.reclaim()
         })
     }
 
@@ -667,6 +667,7 @@ impl Records {
         if let Some(writer) = slot.as_mut() {
             self.0.generation.store(writer.flush()?);
             self.0.dirty.store(false, Ordering::Release);
+            writer.reclaim()?;
         }
         Ok(())
     }
@@ -679,10 +680,20 @@ impl Records {
         if self.0.closed.swap(true, Ordering::AcqRel) || !self.0.owner.is_here() {
             return Ok(());
         }
-        match self.0.writer.lock().take() {
-            Some(mut writer) if writer.check().is_ok() => writer.close(),
+        let mut slot = self.0.writer.lock();
+        let closed = match slot.as_mut() {
+            Some(writer) if !writer.has_failed() => writer.close(),
             _ => Ok(()),
-        }
+        };
+        // Batches hold pins of their own; this handle reads no more, and must keep no files.
+        let unpinned = Generation {
+            pin: None,
+            ..Generation::clone(&self.0.generation.load())
+        };
+        self.0.generation.store(Arc::new(unpinned));
+        let reclaimed = slot.as_mut().map_or(Ok(()), Writer::reclaim);
+        *slot = None;
+        closed.and(reclaimed)
     }
 
     /// Folds all changes since the last checkpoint into the table.
@@ -722,6 +733,7 @@ impl Records {
     pub fn drop_snapshot(&self, name: &str) -> Result<()> {
         self.write(|writer| {
             snapshot::remove(self.device().as_ref(), name)?;
+            writer.surplus = true;
             writer.reclaim()
         })
     }

@@ -34,7 +34,6 @@ impl Writer {
             self.discard(&made);
         }
         let view = result.map_err(|e| self.unfinished("the checkpoint did not finish", e))?;
-        self.reclaim()?;
         Ok(view)
     }
 

@@ -265,7 +265,6 @@ impl Writer {
         let published =
             result.map_err(|e| self.unfinished("the set was not rewritten and is as before", e))?;
         report.bytes_after = published.head.total_bytes;
-        self.reclaim()?;
         Ok((report, published))
     }
 

@@ -89,7 +89,10 @@ impl Records {
             Ok(())
         })?;
         live.sort_unstable();
-        let strict = Arc::new(self.strict(&view));
+        let strict = Arc::new(Generation {
+            verify: Verify::Always,
+            ..Generation::clone(&view)
+        });
         let total = live.len() as u64;
         for step in live.chunks(STEP) {
             self.check_step(&strict, step, &mut report, &mut damaged)?;
@@ -99,22 +102,6 @@ impl Records {
         }
         report.bad.extend(damaged.into_values());
         Ok(report)
-    }
-
-    /// The same view, checking everything that it hands out.
-    fn strict(&self, view: &Generation) -> Generation {
-        Generation {
-            head: view.head.clone(),
-            manifest: Arc::clone(&view.manifest),
-            table: Arc::clone(&view.table),
-            overlay: Arc::clone(&view.overlay),
-            chunks: Arc::clone(&view.chunks),
-            dictionaries: Arc::clone(&view.dictionaries),
-            pin: view.pin.clone(),
-            origin: Arc::clone(&view.origin),
-            verify: Verify::Always,
-            raw_bytes_max: view.raw_bytes_max,
-        }
     }
 
     fn check_step(

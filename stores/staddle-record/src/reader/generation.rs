@@ -95,8 +95,8 @@ pub enum Place {
     Overlay(Spot),
 }
 
-/// One consistent view of a set.
-#[derive(Debug)]
+/// One consistent view of a set. Cloning is cheap: all parts are shared.
+#[derive(Clone, Debug)]
 pub struct Generation {
     /// The commit, with the counts of this view.
     pub head: Head,

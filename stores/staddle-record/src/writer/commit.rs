@@ -245,7 +245,8 @@ impl Writer {
             lane.trim();
         }
         self.refresh_meta();
-        self.reclaim()
+        self.surplus = true;
+        Ok(())
     }
 
     /// Starts the commit of a new set of segments with an empty log: checkpoint, compact and rebalance end here.
@@ -295,6 +296,7 @@ impl Writer {
             self.tail_file = None;
             self.commit()
         });
+        self.surplus |= result.is_ok();
         if result.is_err() && !self.has_failed() {
             (self.head, self.manifest, self.table) = before;
             // Chunks that lanes had sealed may have gone into the manifest that failed.

@@ -81,6 +81,8 @@ pub struct Writer {
     workbench: Workbench,
     staging: Option<Staging>,
     failed: Option<Error>,
+    /// A commit has left files that nothing may name.
+    pub(crate) surplus: bool,
 }
 
 /// Tries to take a set's writer lock.
@@ -182,6 +184,7 @@ impl Writer {
             workbench: Workbench::new(recipe)?,
             staging,
             failed: None,
+            surplus: true,
         };
         writer.recover()?;
         Ok(writer)
@@ -225,8 +228,15 @@ impl Writer {
     }
 
     /// Removes files that neither a commit, a snapshot, a pin nor the working state names. A chunk, segment or log begun
-    /// since the last commit is named by nothing on disk yet.
-    pub(crate) fn reclaim(&self) -> Result<()> {
+    /// since the last commit is named by nothing on disk yet. The caller has let go of its own older view: its pin would
+    /// keep what that names.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn reclaim(&mut self) -> Result<()> {
+        if !std::mem::take(&mut self.surplus) {
+            return Ok(());
+        }
         let mut head = self.head.clone();
         head.manifest = self.manifest.number;
         head.log = self.log.number;

@@ -9,11 +9,11 @@
 
 mod batch;
 mod common;
-mod found;
-mod loader;
 mod faults;
+mod found;
 mod input;
 mod loader;
 mod model;
+mod readers;
 mod resume;
 mod scripts;
