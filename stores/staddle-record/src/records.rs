@@ -225,7 +225,7 @@ impl Records {
             && let Some(writer) = self.0.writer.lock().as_ref()
             && !writer.has_failed()
         {
-            return Ok(writer.len());
+            return Ok(writer.records());
         }
         Ok(self.current()?.head.n)
     }
@@ -255,7 +255,7 @@ impl Records {
     pub fn glance(&self) -> Glance {
         let view = self.0.generation.load();
         let unflushed = match self.0.writer.try_lock() {
-            Some(writer) if self.0.owner.is_here() => writer.as_ref().map(Writer::len),
+            Some(writer) if self.0.owner.is_here() => writer.as_ref().map(Writer::records),
             _ => None,
         };
         Glance {
@@ -579,7 +579,7 @@ impl Records {
     /// As [`Records::update`]; records before the one that failed stay replaced.
     pub fn update_many<R: AsRef<[u8]>>(&self, items: &[(u64, R)]) -> Result<()> {
         self.write(|writer| {
-            let length = writer.len();
+            let length = writer.records();
             if let Some((bad, _)) = items.iter().find(|(index, _)| *index >= length) {
                 return Err(
                     Error::out_of_range(i64::try_from(*bad).unwrap_or(i64::MAX), length)
@@ -607,7 +607,7 @@ impl Records {
     /// `OutOfRange` or `Invalid` (an index twice) before anything changes, and as [`Records::append`].
     pub fn delete_many(&self, indices: &[u64]) -> Result<Vec<u64>> {
         self.write(|writer| {
-            let length = writer.len();
+            let length = writer.records();
             if let Some(bad) = indices.iter().find(|index| **index >= length) {
                 return Err(
                     Error::out_of_range(i64::try_from(*bad).unwrap_or(i64::MAX), length)

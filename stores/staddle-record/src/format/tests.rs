@@ -1,5 +1,7 @@
 //! Every structure comes back as it was written, and every changed byte of it is noticed.
 
+#![allow(clippy::indexing_slicing, reason = "a test may panic")]
+
 use proptest::prelude::*;
 use staddle_base::ErrorKind;
 use staddle_base::checksum::crc32c;

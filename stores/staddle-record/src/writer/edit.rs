@@ -36,7 +36,7 @@ impl Writer {
         self.check_room(1)?;
         if let Some(staging) = &mut self.staging {
             staging.push(record);
-            let index = self.head.n + staging.len() as u64 - 1;
+            let index = self.head.n + staging.count() as u64 - 1;
             if staging.is_full() {
                 self.settle()?;
             }
@@ -61,7 +61,7 @@ impl Writer {
     }
 
     fn check_room(&self, more: u64) -> Result<()> {
-        if self.len() + more > RECORDS_MAX {
+        if self.records() + more > RECORDS_MAX {
             return Err(Error::invalid(format!(
                 "{more} more records do not fit: a set holds at most 2^40"
             )));
@@ -75,7 +75,7 @@ impl Writer {
     /// As [`Writer::append`]; records before the one that failed stay.
     pub fn extend<R: AsRef<[u8]> + Sync>(&mut self, records: &[R]) -> Result<Range<u64>> {
         self.check()?;
-        let start = self.len();
+        let start = self.records();
         let options = &self.manifest.options;
         let fitting = records
             .iter()
@@ -99,7 +99,7 @@ impl Writer {
                 record.as_ref().len(),
                 start + (records.len() - bad.len()) as u64,
             )),
-            None => Ok(start..self.len()),
+            None => Ok(start..self.records()),
         }
     }
 

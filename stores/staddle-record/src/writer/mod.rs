@@ -601,12 +601,12 @@ impl Writer {
     }
 
     /// Records in the working state, staged ones included.
-    pub fn len(&self) -> u64 {
+    pub fn records(&self) -> u64 {
         self.head.n
             + self
                 .staging
                 .as_ref()
-                .map_or(0, |staging| staging.len() as u64)
+                .map_or(0, |staging| staging.count() as u64)
     }
 
     /// The last view handed out.

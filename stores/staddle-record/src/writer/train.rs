@@ -58,7 +58,7 @@ impl Staging {
     }
 
     /// Records waiting.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.ends.len()
     }
 
@@ -141,7 +141,7 @@ impl Writer {
         let Some(staging) = self.staging.take() else {
             return Ok(());
         };
-        if staging.len() == 0 {
+        if staging.count() == 0 {
             self.staging = Some(staging);
             return Ok(());
         }

@@ -75,10 +75,8 @@ fn run(runtime: &Runtime, device: &Arc<dyn Device>, options: Options, steps: Vec
                 model.append(record);
             }
             Step::Extend(ref sizes) => {
-                let records: Vec<Vec<u8>> = sizes
-                    .into_iter()
-                    .map(|size| record(&mut stamp, *size))
-                    .collect();
+                let records: Vec<Vec<u8>> =
+                    sizes.iter().map(|size| record(&mut stamp, *size)).collect();
                 let start = model.0.len() as u64;
                 assert_eq!(
                     set.extend(&records).unwrap(),
