@@ -9,8 +9,9 @@
 //! | [`files`] | a file of a tree, in order of the bytes of its path |
 //! | [`jsonl`] | a line, or one field of it |
 //! | [`foreign`] | a member of a tar archive, a TFRecord, a Megatron sequence |
+//! | [`lmdb`] | a value of a database, in key order |
 //!
-//! The facade adds LMDB and Parquet. With names kept, the result is two aligned sets, `__key__` and `data`.
+//! The facade adds Parquet. With names kept, the result is two aligned sets, `__key__` and `data`.
 
 #![deny(
     clippy::unwrap_used,
@@ -37,10 +38,12 @@ use crate::records::Records;
 pub mod files;
 pub mod foreign;
 pub mod jsonl;
+pub mod lmdb;
 
 pub use files::FilesReader;
 pub use foreign::ForeignReader;
 pub use jsonl::{JsonlOptions, JsonlReader};
+pub use lmdb::LmdbReader;
 
 /// The field that holds the records where names are kept beside them.
 pub const DATA_FIELD: &str = "data";
