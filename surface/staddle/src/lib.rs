@@ -27,11 +27,13 @@
 //! |---|---|
 //! | [`open`](mod@open) | which store lies at this path or URI |
 //! | [`describe`] | how are facts about a store put into words |
+//! | [`import`] | what can records be imported from |
 //! | [`settings`] | where did this setting come from |
 //! | `cli` (feature) | what does `staddle VERB` do |
 #![forbid(unsafe_code)]
 
 pub mod describe;
+pub mod import;
 pub mod open;
 pub mod settings;
 

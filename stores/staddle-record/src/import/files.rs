@@ -156,7 +156,7 @@ impl Reader for FilesReader {
             let mut items = Vec::new();
             for (name, bytes) in read.into_iter().flatten() {
                 match bytes {
-                    Ok(bytes) => items.push(Incoming { name, bytes }),
+                    Ok(bytes) => items.push(Incoming::new(name, bytes)),
                     Err(error) => self.skip(error)?,
                 }
             }

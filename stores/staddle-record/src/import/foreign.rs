@@ -172,8 +172,5 @@ fn read_piece(source: &FileSource, piece: &Piece, checked: bool) -> Result<Incom
             );
         }
     }
-    Ok(Incoming {
-        name: piece.name.clone(),
-        bytes,
-    })
+    Ok(Incoming::new(piece.name.clone(), bytes))
 }

@@ -193,7 +193,7 @@ fn records(
             .map(|line| {
                 let bytes = record(options, line.bytes).map_err(|e| e.with("line", line.number))?;
                 let name = format!("{name}:{}", line.number).into_bytes();
-                Ok(Incoming { name, bytes })
+                Ok(Incoming::new(name, bytes))
             })
             .collect::<Result<Vec<_>>>()
     })?;

@@ -65,6 +65,28 @@ pub struct Incoming {
     pub name: Vec<u8>,
     /// The record.
     pub bytes: Vec<u8>,
+    /// There is no record: its index becomes a hole.
+    pub missing: bool,
+}
+
+impl Incoming {
+    /// A record and its name.
+    pub fn new(name: Vec<u8>, bytes: Vec<u8>) -> Self {
+        Self {
+            name,
+            bytes,
+            missing: false,
+        }
+    }
+
+    /// A hole with a name.
+    pub fn hole(name: Vec<u8>) -> Self {
+        Self {
+            name,
+            bytes: Vec::new(),
+            missing: true,
+        }
+    }
 }
 
 impl AsRef<[u8]> for Incoming {
@@ -193,8 +215,10 @@ pub enum Imported {
 /// Figures of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ImportReport {
-    /// Records imported.
+    /// Records imported, holes included.
     pub records: u64,
+    /// Holes: values that the source says it does not have.
+    pub holes: u64,
     /// Their bytes.
     pub bytes: u64,
     /// What was left out.
@@ -283,7 +307,13 @@ pub fn copy(
     };
     let mut report = ImportReport::default();
     let mut take = |portion: &Portion| {
-        records.extend(&portion.items)?;
+        let indices = records.extend(&portion.items)?;
+        for (index, item) in indices.zip(&portion.items) {
+            if item.missing {
+                records.tombstone(index)?;
+                report.holes += 1;
+            }
+        }
         if let Some(names) = names {
             let list: Vec<&[u8]> = portion.items.iter().map(|i| i.name.as_slice()).collect();
             names.extend(&list)?;

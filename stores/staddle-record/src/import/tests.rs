@@ -310,7 +310,7 @@ impl Reader for Endless {
         let bytes = self.0.to_string().into_bytes();
         let name = Vec::new();
         Ok(Portion {
-            items: vec![Incoming { name, bytes }],
+            items: vec![Incoming::new(name, bytes)],
             ..Portion::default()
         })
     }

@@ -221,7 +221,7 @@ fn read(source: &FileSource, item: &Item) -> Result<Incoming> {
         Value::Named(_) => Vec::new(),
     };
     let name = item.key.clone();
-    Ok(Incoming { name, bytes })
+    Ok(Incoming::new(name, bytes))
 }
 
 impl Reader for LmdbReader {

@@ -1,4 +1,8 @@
 //! LMDB files that py-lmdb wrote, read without LMDB; and files that want to break the reader.
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a test that goes out of bounds is a failing test"
+)]
 
 use std::collections::BTreeMap;
 use std::path::Path;
