@@ -2,7 +2,12 @@
 //!
 //! `cargo run --release -p staddle-bench [records] [bytes]` prints records per second for each way of reading. The
 //! comparison with peers is `cargo x bench record`; this one is for the profiler.
-#![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a tool for the terminal that measures wall time")]
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a tool for the terminal that measures wall time"
+)]
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,10 +20,13 @@ use staddle_runtime::io::device::{Device, LocalDevice};
 const BATCH: usize = 256;
 
 fn main() -> Result<()> {
-    let mut arguments = std::env::args().skip(1).filter_map(|text| text.parse::<usize>().ok());
+    let mut arguments = std::env::args()
+        .skip(1)
+        .filter_map(|text| text.parse::<usize>().ok());
     let records = arguments.next().unwrap_or(100_000);
     let bytes = arguments.next().unwrap_or(1024);
-    let folder = tempfile::tempdir().map_err(|e| staddle_base::Error::io("make a folder", "temporary", e))?;
+    let folder = tempfile::tempdir()
+        .map_err(|e| staddle_base::Error::io("make a folder", "temporary", e))?;
     let device: Arc<dyn Device> = Arc::new(LocalDevice::new(&folder.path().join("bench.rec"))?);
     let runtime = Runtime::new(staddle_runtime::Options::default())?;
     let mut rng = Seed(1).stream("bench");
@@ -40,7 +48,14 @@ fn main() -> Result<()> {
         .collect();
     let total = indices.len() * BATCH;
     for verify in [Verify::First, Verify::Always] {
-        let set = Records::open(&runtime, Arc::clone(&device), OpenOptions { verify, ..OpenOptions::default() })?;
+        let set = Records::open(
+            &runtime,
+            Arc::clone(&device),
+            OpenOptions {
+                verify,
+                ..OpenOptions::default()
+            },
+        )?;
         let mut out = vec![0; BATCH * bytes];
         let mut offsets = vec![0; BATCH + 1];
         for round in ["first touch", "again"] {
@@ -99,5 +114,9 @@ fn time(name: &str, records: usize, bytes: usize, run: impl FnOnce() -> Result<(
 fn report(name: &str, records: usize, bytes: usize, start: Instant) {
     let seconds = start.elapsed().as_secs_f64();
     let rate = records as f64 / seconds;
-    println!("{name:<16} {:>12.0} records/s {:>8.2} GB/s", rate, rate * bytes as f64 / 1e9);
+    println!(
+        "{name:<16} {:>12.0} records/s {:>8.2} GB/s",
+        rate,
+        rate * bytes as f64 / 1e9
+    );
 }
