@@ -126,6 +126,21 @@ pub(crate) fn create_file(device: &Arc<dyn Device>, path: &str) -> Result<Arc<dy
     device.open(path, Open::Create)
 }
 
+/// Makes folders that are missing: a copy made through an archive or an object store may have lost the empty ones.
+fn restore_folders(device: &dyn Device) -> Result<()> {
+    let mut made = false;
+    for dir in names::DIRS {
+        if device.stat(dir)?.is_none() {
+            device.create_dir(dir)?;
+            made = true;
+        }
+    }
+    if made {
+        device.sync_dir("")?;
+    }
+    Ok(())
+}
+
 impl Writer {
     /// Takes the writer lock, cleans up what a stopped writer left, and goes on from the newest commit.
     ///
@@ -206,6 +221,7 @@ impl Writer {
     /// Cuts off what a stopped writer left after published ends, removes files that nothing names, opens the lanes.
     fn recover(&mut self) -> Result<()> {
         let device = Arc::clone(&self.origin.device);
+        restore_folders(device.as_ref())?;
         self.reclaim()?;
         if self.head.log_end > 0 {
             let file = device.open(&names::log(self.head.log), Open::Write)?;

@@ -11,6 +11,7 @@ mod batch;
 mod common;
 mod faults;
 mod found;
+mod golden;
 mod input;
 mod loader;
 mod model;
