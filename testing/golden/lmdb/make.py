@@ -1,4 +1,4 @@
-"""Writes the LMDB environments that the import is tested against. Needs `pip install lmdb` (3.0 for both formats).
+"""Writes the LMDB environments that the import is tested against. Needs `pip install lmdb` (3.0).
 
 Run it in this folder. `values.json` says what each database holds, as py-lmdb reads it back.
 """
@@ -45,7 +45,7 @@ def fill(env: lmdb.Environment) -> None:
 
 
 def read(path: str, name: str | None) -> list:
-    """How many values py-lmdb finds in a database, and a CRC-32 over all keys and values with their lengths."""
+    """How many values py-lmdb finds, and a CRC-32 over all keys and values with their lengths."""
     env = lmdb.open(path, subdir=False, readonly=True, lock=False, max_dbs=8)
     db = env.open_db(name.encode()) if name else None
     names = {b"many", b"several", b"fixed", b"nothing"}
@@ -70,7 +70,9 @@ def main() -> None:
         env = lmdb.open(path, subdir=False, map_size=1 << 24, max_dbs=8, lib_version=version)
         fill(env)
         env.close()
-        values[file] = {name or "": read(path, name) for name in (None, "many", "several", "fixed", "nothing")}
+        values[file] = {
+            name or "": read(path, name) for name in (None, "many", "several", "fixed", "nothing")
+        }
         os.remove(f"{path}-lock")
     env = lmdb.open("empty.mdb", subdir=False, map_size=1 << 24)
     env.close()

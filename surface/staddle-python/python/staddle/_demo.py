@@ -1,7 +1,8 @@
-"""``staddle demo``: import a real tree of files, feed two shuffled epochs, resume in the middle, prove every record.
+"""``staddle demo``: import a tree of files, feed two shuffled epochs, resume in the middle, prove every record.
 
-What it proves, it proves by reading: a digest of every source file is taken before the import, and a digest of every
-record that the loader hands out afterwards. Each index must come exactly once an epoch, and with the bytes of its file.
+What it proves, it proves by reading: a digest of every source file is taken before the import, and a digest of
+every record that the loader hands out afterwards. Each index must come exactly once an epoch, and with the bytes
+of its file.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def main(arguments: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("demo", help=argparse.SUPPRESS)
-    parser.add_argument("--input", action="append", metavar="DIR", help="folder to import; may be given several times")
+    parser.add_argument(
+        "--input", action="append", metavar="DIR", help="folder to import; may be given several times"
+    )
     parser.add_argument("--keep", metavar="DIR", help="keep the record set in this folder")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
     # A part of the demo runs in a second process, which has only the saved state and the set.
@@ -76,7 +79,7 @@ def _run(roots: list[Path], place: Path, scratch: Path) -> dict[str, Any]:
     with sd.open(place, mode="r") as records:
         first, first_seconds = _epoch(records, 0)
         half = len(records) // BATCH // 2
-        # The second epoch stops in the middle: what is left of it runs in a process that knows only the saved state.
+        # The second epoch stops in the middle: the rest of it runs in a process that knows only the saved state.
         loader = records.loader(BATCH, shuffle=True, seed=SEED)
         loader.set_epoch(1)
         seen = _Seen(len(records))
@@ -113,8 +116,7 @@ def _run(roots: list[Path], place: Path, scratch: Path) -> dict[str, Any]:
             {"epoch": 1, "seconds": first_seconds, "records_per_second": len(first.digests) / first_seconds},
             {"epoch": 2, "seconds": second_seconds, "records_per_second": len(seen.digests) / second_seconds},
         ],
-        "loader_only_seconds": plain,
-        "loader_only_records_per_second": len(first.digests) / plain,
+        "loader_only": {"seconds": plain, "records_per_second": len(first.digests) / plain},
         "resumed_at_step": half,
         "state_bytes": len(json.dumps(state)),
         "proof": proof,
@@ -233,15 +235,20 @@ def _print(report: dict[str, Any]) -> None:
     rows = [
         ("records", f"{report['records']:,}"),
         ("bytes", f"{report['bytes']:,}"),
-        ("import", f"{report['import_seconds']:.2f} s, {report['import_mb_per_second']:,.0f} MB/s, made durable"),
-        ("epoch 1, every byte hashed", f"{first['seconds']:.2f} s, {first['records_per_second']:,.0f} records/s"),
-        ("epoch 2, every byte hashed", f"{second['seconds']:.2f} s, {second['records_per_second']:,.0f} records/s"),
+        (
+            "import",
+            f"{report['import_seconds']:.2f} s, {report['import_mb_per_second']:,.0f} MB/s, made durable",
+        ),
+        ("epoch 1, every byte hashed", _rate(first)),
+        ("epoch 2, every byte hashed", _rate(second)),
         (
             "an epoch of packed batches",
-            f"{report['loader_only_seconds']:.2f} s, {report['loader_only_records_per_second']:,.0f} records/s, "
-            f"{report['bytes'] / report['loader_only_seconds'] / 1e9:.2f} GB/s",
+            f"{_rate(report['loader_only'])}, {report['bytes'] / report['loader_only']['seconds'] / 1e9:.2f} GB/s",
         ),
-        ("resumed", f"at step {report['resumed_at_step']:,} of epoch 2, from a state of {report['state_bytes']} bytes"),
+        (
+            "resumed",
+            f"at step {report['resumed_at_step']:,} of epoch 2, from a state of {report['state_bytes']} bytes",
+        ),
         ("each record once an epoch", _yes(proof["epoch_1_each_once"] and proof["epoch_2_each_once"])),
         (
             f"unchanged, {proof['files']:,} digests of 96 bits",
@@ -256,6 +263,9 @@ def _print(report: dict[str, Any]) -> None:
         print(f"\nkept in {kept}; look at it with: staddle info {kept}")
 
 
+def _rate(epoch: dict[str, Any]) -> str:
+    return f"{epoch['seconds']:.2f} s, {epoch['records_per_second']:,.0f} records/s"
+
+
 def _yes(value: bool) -> str:
     return "yes" if value else "NO"
-
