@@ -1,8 +1,8 @@
-"""``staddle demo``: import a tree of files, feed two shuffled epochs, resume in the middle, prove every record.
+"""``staddle demo``: import a tree of files, feed shuffled epochs, resume in the middle, prove every record.
 
-What it proves, it proves by reading: a digest of every source file is taken before the import, and a digest of
-every record that the loader hands out afterwards. Each index must come exactly once an epoch, and with the bytes
-of its file.
+What it proves, it proves by reading: a digest of every source file is taken before the import, and a digest
+of every record that the loader hands out afterwards. Each index must come exactly once an epoch, and with
+the bytes of its file.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _run(roots: list[Path], place: Path, scratch: Path) -> dict[str, Any]:
     with sd.open(place, mode="r") as records:
         first, first_seconds = _epoch(records, 0)
         half = len(records) // BATCH // 2
-        # The second epoch stops in the middle: the rest of it runs in a process that knows only the saved state.
+        # The second epoch stops in the middle; a process that knows only the saved state goes on.
         loader = records.loader(BATCH, shuffle=True, seed=SEED)
         loader.set_epoch(1)
         seen = _Seen(len(records))
@@ -232,6 +232,8 @@ def _say(text: str) -> None:
 def _print(report: dict[str, Any]) -> None:
     proof = report["proof"]
     first, second = report["epochs"]
+    plain = report["loader_only"]
+    resumed = f"at step {report['resumed_at_step']:,} of epoch 2"
     rows = [
         ("records", f"{report['records']:,}"),
         ("bytes", f"{report['bytes']:,}"),
@@ -243,12 +245,9 @@ def _print(report: dict[str, Any]) -> None:
         ("epoch 2, every byte hashed", _rate(second)),
         (
             "an epoch of packed batches",
-            f"{_rate(report['loader_only'])}, {report['bytes'] / report['loader_only']['seconds'] / 1e9:.2f} GB/s",
+            f"{_rate(plain)}, {report['bytes'] / plain['seconds'] / 1e9:.2f} GB/s",
         ),
-        (
-            "resumed",
-            f"at step {report['resumed_at_step']:,} of epoch 2, from a state of {report['state_bytes']} bytes",
-        ),
+        ("resumed", f"{resumed}, from a state of {report['state_bytes']} bytes"),
         ("each record once an epoch", _yes(proof["epoch_1_each_once"] and proof["epoch_2_each_once"])),
         (
             f"unchanged, {proof['files']:,} digests of 96 bits",
