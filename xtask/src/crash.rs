@@ -2,7 +2,7 @@
 //!
 //! The driver stands beside the fuzzer in `testing/fuzz`, so that both share their builds and their generators.
 
-use crate::fuzz::run_sim;
+use crate::fuzz::run_optimised;
 use crate::metadata::Graph;
 use crate::place::Place;
 use crate::step::{Failure, Result};
@@ -29,5 +29,5 @@ pub(crate) fn crash(place: &Place, args: &[String]) -> Result {
         )));
     }
     Graph::load(place)?.need_program(PACKAGE, PROGRAM)?;
-    run_sim(place, PACKAGE, PROGRAM, args, "crash")
+    run_optimised(place, PROGRAM, args, "crash")
 }

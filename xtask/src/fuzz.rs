@@ -11,33 +11,26 @@ const PROGRAM: &str = "staddle-fuzz";
 /// Everything after `cargo x fuzz` goes to the program, which knows its targets and says so.
 pub(crate) fn fuzz(place: &Place, args: &[String]) -> Result {
     Graph::load(place)?.need_program(PACKAGE, PROGRAM)?;
-    run_sim(place, PACKAGE, PROGRAM, args, "fuzz")
+    run_optimised(place, PROGRAM, args, "fuzz")
 }
 
-/// Builds a program of the test layer with the profile `sim` (optimised, assertions on), then runs it.
-pub(crate) fn run_sim(
-    place: &Place,
-    package: &str,
-    program: &str,
-    args: &[String],
-    title: &str,
-) -> Result {
-    step(&format!("build of {program}, profile sim"), || {
-        Cmd::cargo()
-            .args([
-                "build",
-                "--profile",
-                "sim",
-                "--locked",
-                "-p",
-                package,
-                "--bin",
-                program,
-            ])
-            .dir(&place.root)
-            .run()
-    })?;
-    let binary = place.target.join("sim").join(program);
+/// Builds a program of the test layer optimised, with assertions on, then runs it.
+///
+/// That is what the profile `sim` says. Said as a setting of the profile `dev`, it lets the program share the dependencies that
+/// `cargo x test` has compiled: they are optimised there too. `--workspace` is there for the same reason: it chooses the same
+/// features.
+pub(crate) fn run_optimised(place: &Place, program: &str, args: &[String], title: &str) -> Result {
+    step(
+        &format!("build of {program}, optimised, assertions on"),
+        || {
+            Cmd::cargo()
+                .args(["build", "--config", "profile.dev.opt-level=2", "--locked"])
+                .args(["--workspace", "--bin", program])
+                .dir(&place.root)
+                .run()
+        },
+    )?;
+    let binary = place.target.join("debug").join(program);
     step(title, || {
         Cmd::new(&binary).args(args).dir(&place.root).run()
     })
