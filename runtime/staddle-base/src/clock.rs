@@ -55,7 +55,10 @@ impl Clock for SystemClock {
         saturating_ns(now.duration_since(UNIX_EPOCH).unwrap_or_default())
     }
     fn sleep(&self, time: Duration) {
-        #[expect(clippy::disallowed_methods, reason = "this is the clock that everything else asks")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "this is the clock that everything else asks"
+        )]
         std::thread::sleep(time);
     }
 }

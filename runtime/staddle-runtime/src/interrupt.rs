@@ -3,18 +3,31 @@
 //! Stores need no farewell: what was acknowledged is durable, and the kernel drops locks and maps.
 
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 static CODE: AtomicI32 = AtomicI32::new(130);
+static REQUESTED: AtomicBool = AtomicBool::new(false);
 
 /// Ends the process with `code` on SIGINT until the guard is dropped, which puts the handler from before back.
 pub fn exit_on_interrupt(code: i32) -> Interrupt {
+    install(code, exit)
+}
+
+/// Like [`exit_on_interrupt`], but the first SIGINT only asks: a job that looks at [`Interrupt::requested`] can clean up
+/// after itself. The second one ends the process.
+pub fn ask_on_interrupt(code: i32) -> Interrupt {
+    REQUESTED.store(false, Ordering::Relaxed);
+    install(code, ask)
+}
+
+fn install(code: i32, handler: extern "C" fn(libc::c_int)) -> Interrupt {
     CODE.store(code, Ordering::Relaxed);
     // SAFETY: a zeroed `sigaction` is a valid one with no flags and an empty mask.
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
-    action.sa_sigaction = exit as *const () as usize;
+    action.sa_sigaction = handler as *const () as usize;
+    action.sa_flags = libc::SA_RESTART;
     let mut before = MaybeUninit::zeroed();
-    // SAFETY: both pointers are live; the handler only reads an atomic and calls `_exit`, which is async-signal-safe.
+    // SAFETY: both pointers are live; the handlers only touch atomics and call `_exit`, which is async-signal-safe.
     let set = unsafe { libc::sigaction(libc::SIGINT, &raw const action, before.as_mut_ptr()) };
     Interrupt {
         // SAFETY: sigaction returned 0, so it wrote the action from before.
@@ -27,10 +40,23 @@ extern "C" fn exit(_signal: libc::c_int) {
     unsafe { libc::_exit(CODE.load(Ordering::Relaxed)) }
 }
 
+extern "C" fn ask(signal: libc::c_int) {
+    if REQUESTED.swap(true, Ordering::Relaxed) {
+        exit(signal);
+    }
+}
+
 /// Puts the handler from before back when dropped.
 #[must_use = "the handler is put back when this is dropped"]
 pub struct Interrupt {
     before: Option<libc::sigaction>,
+}
+
+impl Interrupt {
+    /// Whether a SIGINT has come since [`ask_on_interrupt`].
+    pub fn requested(&self) -> bool {
+        REQUESTED.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for Interrupt {
@@ -62,6 +88,15 @@ mod tests {
             );
             now.assume_init().sa_sigaction
         }
+    }
+
+    #[test]
+    fn the_first_signal_only_asks() {
+        let guard = ask_on_interrupt(130);
+        assert!(!guard.requested());
+        // SAFETY: raising a signal for which a handler is installed.
+        assert_eq!(unsafe { libc::raise(libc::SIGINT) }, 0);
+        assert!(guard.requested());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -48,6 +49,17 @@ impl Location {
             Some(Ok(path)) => Self(path.into_os_string()),
             _ => self.clone(),
         }
+    }
+
+    /// The place called `name` below this one.
+    #[must_use]
+    pub fn join(&self, name: &str) -> Self {
+        let mut below = self.0.clone();
+        if !below.as_bytes().ends_with(b"/") {
+            below.push("/");
+        }
+        below.push(name);
+        Self(below)
     }
 
     /// The device whose root this place is.

@@ -1,5 +1,7 @@
 //! `staddle compact`: rewrites the chunks of which little is live.
 
+use staddle_runtime::interrupt;
+
 use super::rebalance::say;
 use super::{Context, Outcome, locations};
 use crate::Location;
@@ -24,7 +26,9 @@ pub(super) fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     } else {
         context.open_to_change(&arguments.uri)?
     };
-    let report = records.compact_while(arguments.dry_run, || true)?;
+    let interrupt = interrupt::ask_on_interrupt(130);
+    let report = records.compact_while(arguments.dry_run, || !interrupt.requested())?;
+    drop(interrupt);
     records.close()?;
     say(context, &report)?;
     if arguments.dry_run && report.chunks > 0 {

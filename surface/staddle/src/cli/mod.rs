@@ -18,20 +18,26 @@ use staddle_runtime::Runtime;
 
 use crate::{Location, Result, StorageOptions, Store};
 
+mod adopt;
 mod compact;
 mod completions;
 mod config;
 mod demo;
 mod doctor;
+mod dump;
 mod gather;
 mod head;
+mod import;
+mod info;
 mod output;
 mod progress;
 mod rebalance;
 mod render;
 mod repair;
 mod rows;
+mod set_options;
 mod snapshot;
+mod stats;
 mod verify;
 
 use output::{Failure, Outcome, Output};
@@ -66,9 +72,15 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Import(Box<import::Arguments>),
+    Adopt(Box<adopt::Arguments>),
+    #[command(visible_alias = "inspect")]
+    Info(info::Arguments),
+    Stats(stats::Arguments),
     Head(head::Arguments),
     Gather(gather::Arguments),
     Verify(verify::Arguments),
+    Dump(dump::Arguments),
     Rebalance(rebalance::Arguments),
     Compact(compact::Arguments),
     Repair(repair::Arguments),
@@ -175,9 +187,14 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> i32 {
 
 fn dispatch(context: &mut Context, verb: &Verb) -> Outcome {
     match verb {
+        Verb::Import(arguments) => import::run(context, arguments),
+        Verb::Adopt(arguments) => adopt::run(context, arguments),
+        Verb::Info(arguments) => info::run(context, arguments),
+        Verb::Stats(arguments) => stats::run(context, arguments),
         Verb::Head(arguments) => head::run(context, arguments),
         Verb::Gather(arguments) => gather::run(context, arguments),
         Verb::Verify(arguments) => verify::run(context, arguments),
+        Verb::Dump(arguments) => dump::run(context, arguments),
         Verb::Rebalance(arguments) => rebalance::run(context, arguments),
         Verb::Compact(arguments) => compact::run(context, arguments),
         Verb::Repair(arguments) => repair::run(context, arguments),

@@ -2,6 +2,7 @@
 
 use staddle_base::{Error, size};
 use staddle_record::CompactReport;
+use staddle_runtime::interrupt;
 
 use super::{Context, Outcome, locations};
 use crate::Location;
@@ -29,7 +30,11 @@ pub(super) fn run(context: &mut Context, arguments: &Arguments) -> Outcome {
     } else {
         context.open_to_change(&arguments.uri)?
     };
-    let report = records.rebalance_while(arguments.dry_run, arguments.copy_external, || true)?;
+    let interrupt = interrupt::ask_on_interrupt(130);
+    let report = records.rebalance_while(arguments.dry_run, arguments.copy_external, || {
+        !interrupt.requested()
+    })?;
+    drop(interrupt);
     records.close()?;
     say(context, &report)?;
     if arguments.dry_run {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use staddle_base::{Error, Result, suggest};
@@ -16,6 +17,9 @@ use staddle_runtime::Runtime;
 
 #[cfg(feature = "parquet")]
 pub mod parquet;
+pub mod several;
+
+use several::{Part, Several};
 
 /// What records can be imported from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +119,7 @@ pub fn reader(
         Ok(Box::new(reader))
     };
     match format {
-        Format::Files => files(runtime, one(sources)?, destination, options),
+        Format::Files => trees(runtime, sources, destination, options),
         Format::Jsonl => {
             let lines = JsonlOptions {
                 field: options.field.clone(),
@@ -145,6 +149,26 @@ fn parquet_reader(files: Vec<Found>, options: &SourceOptions) -> Result<Box<dyn 
 #[cfg(not(feature = "parquet"))]
 fn parquet_reader(_: Vec<Found>, _: &SourceOptions) -> Result<Box<dyn Reader>> {
     Err(Error::unsupported("this build has no Parquet import").hint("build with feature `parquet`"))
+}
+
+/// One tree of files, or several one after the other: then each name begins with that of its tree.
+fn trees(
+    runtime: &Runtime,
+    sources: &[OsString],
+    destination: Option<&OsStr>,
+    options: &SourceOptions,
+) -> Result<Box<dyn Reader>> {
+    if sources.len() < 2 {
+        return files(runtime, one(sources)?, destination, options);
+    }
+    let mut parts = Vec::with_capacity(sources.len());
+    for source in sources {
+        let reader = files(runtime, source, destination, options)?;
+        let name = path(source).file_name().unwrap_or(source);
+        let prefix = [name.as_bytes(), b"/"].concat();
+        parts.push(Part { prefix, reader });
+    }
+    Ok(Box::new(Several::new(parts)))
 }
 
 fn files(

@@ -73,8 +73,48 @@ fn what_cannot_be_imported_is_told() {
     assert_eq!(kind(Format::Tar, "/does/not/exist"), ErrorKind::NotFound);
     let runtime = Runtime::global();
     let two = [OsString::from("a"), OsString::from("b")];
-    for sources in [&two[..], &[]] {
-        let error = reader(&runtime, Format::Files, sources, None, &plain);
+    for (format, sources) in [(Format::Lmdb, &two[..]), (Format::Files, &[])] {
+        let error = reader(&runtime, format, sources, None, &plain);
         assert_eq!(error.err().map(|e| e.kind()), Some(ErrorKind::Invalid));
     }
+}
+
+#[test]
+fn trees_of_files_follow_each_other_and_their_names_stay_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    for (path, text) in [("b/x", "b x"), ("a/y", "a y"), ("a/x", "a x")] {
+        let path = dir.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    std::os::unix::fs::symlink(dir.path().join("a"), dir.path().join("link")).unwrap();
+    let trees = ["b", "link"].map(|name| dir.path().join(name).into_os_string());
+    let runtime = Runtime::global();
+    let source = reader(
+        &runtime,
+        Format::Files,
+        &trees,
+        None,
+        &SourceOptions::default(),
+    )
+    .unwrap();
+    assert_eq!(source.totals(), (Some(3), Some(9)));
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new("memory://"));
+    let how = ImportOptions {
+        names: true,
+        ..ImportOptions::default()
+    };
+    let (made, _) = import(&runtime, source, &device, &how, &mut silent).unwrap();
+    let Imported::Aligned(aligned) = made else {
+        panic!("names were asked for");
+    };
+    let column = |name: &str| {
+        let batch = aligned.field(name).unwrap().gather(&[0, 1, 2]).unwrap();
+        batch
+            .iter()
+            .map(|r| String::from_utf8_lossy(r.unwrap()).into_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(column("__key__"), ["b/x", "link/x", "link/y"]);
+    assert_eq!(column("data"), ["b x", "a x", "a y"]);
 }
