@@ -95,13 +95,20 @@ pub fn field_device(device: &Arc<dyn Device>, folder: &str) -> Result<Arc<dyn De
 /// # Errors
 /// `Invalid` for a field twice; those of the device.
 pub fn publish(device: &dyn Device, fields: &[Field]) -> Result<()> {
+    publish_file(device, ALIGNED, &encode(fields)?)
+}
+
+/// The bytes of an `aligned.json`.
+///
+/// # Errors
+/// `Invalid` for a field twice.
+pub fn encode(fields: &[Field]) -> Result<Vec<u8>> {
     check_fields(fields).map_err(Error::invalid)?;
-    let file = File {
+    seal_json(&File {
         format: "staddle-aligned".into(),
         version: VERSION,
         fields: fields.to_vec(),
-    };
-    publish_file(device, ALIGNED, &seal_json(&file)?)
+    })
 }
 
 fn check_fields(fields: &[Field]) -> std::result::Result<(), String> {

@@ -86,6 +86,7 @@ pub mod adopt;
 pub mod aligned;
 pub mod codec;
 pub mod dump;
+pub mod export;
 pub mod format;
 pub mod import;
 pub mod loader;

@@ -9,6 +9,7 @@
 
 mod batch;
 mod common;
+mod export;
 mod faults;
 mod found;
 mod golden;
@@ -18,3 +19,4 @@ mod model;
 mod readers;
 mod resume;
 mod scripts;
+mod web;
