@@ -3,7 +3,8 @@
 //! Each page runs in an empty folder of its own, top to bottom, Python and commands in the order in which they stand there.
 //! A `console` block is a transcript: lines after `$ ` are typed, the lines below are the expected output. `...` alone on a line
 //! stands for any number of lines, `[..]` inside one for any characters. Commands other than `staddle` and `python` are not run:
-//! `cargo x …` would call itself.
+//! `cargo x …` would call itself. Python in a comment that begins with
+//! `<!-- runs first:` runs unseen: it makes the files that the page is about.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,9 @@ use crate::python::Venv;
 use crate::stamp::files_below;
 use crate::step::{Failure, Result};
 use crate::tally::Tally;
+
+/// Begins a comment whose Python runs and is not shown: it makes the files that the examples of the page are about.
+const UNSEEN: &str = "<!-- runs first:";
 
 /// One fenced block that runs.
 #[derive(Debug, PartialEq, Eq)]
@@ -199,14 +203,15 @@ pub(crate) fn blocks(page: &str) -> Vec<(usize, Block)> {
     let mut found = Vec::new();
     let mut lines = page.lines().enumerate();
     while let Some((number, line)) = lines.next() {
+        if line == UNSEEN {
+            let body = body_until(&mut lines, "-->");
+            found.push((number + 1, Block::Python(body.join("\n") + "\n")));
+            continue;
+        }
         let Some(language) = line.strip_prefix("```") else {
             continue;
         };
-        let body: Vec<&str> = lines
-            .by_ref()
-            .map(|(_, line)| line)
-            .take_while(|line| *line != "```")
-            .collect();
+        let body = body_until(&mut lines, "```");
         match language.trim() {
             "python" => found.push((number + 1, Block::Python(body.join("\n") + "\n"))),
             "console" => found.push((number + 1, Block::Console(exchanges(&body)))),
@@ -214,6 +219,14 @@ pub(crate) fn blocks(page: &str) -> Vec<(usize, Block)> {
         }
     }
     found
+}
+
+/// The lines up to an end mark, which is consumed.
+fn body_until<'a>(lines: &mut impl Iterator<Item = (usize, &'a str)>, end: &str) -> Vec<&'a str> {
+    lines
+        .map(|(_, line)| line)
+        .take_while(|line| *line != end)
+        .collect()
 }
 
 fn exchanges(lines: &[&str]) -> Vec<Exchange> {

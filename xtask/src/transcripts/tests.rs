@@ -44,3 +44,14 @@ fn dots_stand_for_lines_and_brackets_for_characters() {
     assert!(!line_matches("a[..]b", "a-b-c"));
     assert!(!line_matches("exact", "exactly"));
 }
+
+#[test]
+fn a_comment_may_prepare_what_the_page_is_about() {
+    let page =
+        "<!-- runs first:\npaths = []\n-->\n<!-- only a remark -->\n```python\nlen(paths)\n```\n";
+    let python = |code: &str| Block::Python(code.to_owned());
+    assert_eq!(
+        blocks(page),
+        [(1, python("paths = []\n")), (5, python("len(paths)\n"))]
+    );
+}
