@@ -22,8 +22,13 @@ from typing import Any
 
 import staddle as sd
 
-BATCH = 256
+BATCH_MAX = 256
 SEED = 20
+
+
+def _batch_size(records: int) -> int:
+    """Return a batch size that leaves a small set with steps to stop between."""
+    return max(1, min(BATCH_MAX, records // 8))
 
 
 def main(arguments: list[str]) -> int:
@@ -73,15 +78,18 @@ def _default_input() -> Path:
 def _run(roots: list[Path], place: Path, scratch: Path) -> dict[str, Any]:
     _say(f"reading digests of the files below {len(roots)} folder{'s' if len(roots) != 1 else ''} …")
     source_digests, source_bytes, read_seconds = _digest_files(roots)
+    if len(source_digests) < 2:
+        message = "the demo needs a folder with at least two different files"
+        raise sd.InvalidError(message)
     _say(f"importing {sum(source_digests.values()):,} files …")
     imported = _import(roots, place)
     _say("feeding two epochs …")
     with sd.open(place, mode="r") as records:
         first, first_seconds = _epoch(records, 0)
-        half = len(records) // BATCH // 2
         # The second epoch stops in the middle; a process that knows only the saved state goes on.
-        loader = records.loader(BATCH, shuffle=True, seed=SEED)
+        loader = records.loader(_batch_size(len(records)), shuffle=True, seed=SEED)
         loader.set_epoch(1)
+        half = max(1, len(loader) // 2)
         seen = _Seen(len(records))
         started = time.perf_counter()
         for step, batch in enumerate(loader):
@@ -148,7 +156,7 @@ class _Seen:
 
 
 def _epoch(records: Any, epoch: int) -> tuple[_Seen, float]:
-    loader = records.loader(BATCH, shuffle=True, seed=SEED)
+    loader = records.loader(_batch_size(len(records)), shuffle=True, seed=SEED)
     loader.set_epoch(epoch)
     seen = _Seen(len(records))
     started = time.perf_counter()
@@ -159,7 +167,7 @@ def _epoch(records: Any, epoch: int) -> tuple[_Seen, float]:
 
 def _epoch_untouched(records: Any) -> float:
     """Time an epoch that hands out packed batches and looks at none of them: what the loader itself costs."""
-    loader = records.loader(BATCH, shuffle=True, seed=SEED + 1, layout="packed")
+    loader = records.loader(_batch_size(len(records)), shuffle=True, seed=SEED + 1, layout="packed")
     started = time.perf_counter()
     for _ in loader:
         pass
@@ -179,7 +187,7 @@ def _in_new_process(place: Path, state: Path) -> dict[str, Any]:
 
 def _resume(place: str, state: str) -> int:
     with sd.open(place, mode="r") as records:
-        loader = records.loader(BATCH, shuffle=True, seed=SEED)
+        loader = records.loader(_batch_size(len(records)), shuffle=True, seed=SEED)
         loader.load_state_dict(json.loads(Path(state).read_text()))
         seen = _Seen(len(records))
         started = time.perf_counter()
