@@ -91,7 +91,7 @@ def test_bfloat16_with_and_without_ml_dtypes(tmp_path: Path, monkeypatch: pytest
 
 def test_a_deleted_record_is_none(tmp_path: Path) -> None:
     with sd.records.create(tmp_path / "t.rec", dtype="i32", shape=(2,)) as ds:
-        ds.extend([np.array([i, i]) for i in range(4)])
+        ds.extend([np.array([i, i], dtype=np.int32) for i in range(4)])
         ds.delete(1, keep_order=True)
         assert ds[1] is None
         assert ds.gather([0, 1])[1] is None

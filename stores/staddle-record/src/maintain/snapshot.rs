@@ -108,7 +108,7 @@ pub fn get(device: &dyn Device, name: &str) -> Result<Snapshot> {
     }
 }
 
-/// All snapshots, by name.
+/// All snapshots, oldest commit first.
 ///
 /// # Errors
 /// `Corrupt` for a damaged one.
@@ -119,13 +119,15 @@ pub fn list(device: &dyn Device) -> Result<Vec<Snapshot>> {
         Err(e) => return Err(e),
     };
     let names = found.iter().filter_map(|file| file.strip_suffix(".json"));
-    names
+    let mut all: Vec<Snapshot> = names
         .map(|name| {
             let path = names::snapshot(name);
             let bytes = read_file(device, &path, BYTES_MAX)?;
             decode(&bytes).map_err(|e| e.with("uri", device.uri()).with("path", path))
         })
-        .collect()
+        .collect::<Result<_>>()?;
+    all.sort_by_key(|snapshot| snapshot.head.generation);
+    Ok(all)
 }
 
 /// Drops a snapshot; its files go when nothing else names them.
