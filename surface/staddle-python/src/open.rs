@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyDictMethods};
 use staddle::Store;
 use staddle_base::{Error, ErrorKind, size};
+use staddle_record::adopt::AdoptOptions;
 use staddle_record::aligned::Field;
 use staddle_record::{Aligned, CodecChoice, Dtype, Durability, OpenOptions, Options};
 
@@ -123,6 +124,19 @@ fn open_source(py: Python<'_>, source: Source) -> PyResult<PyRecords> {
         .into_records()
     })?;
     PyRecords::new(py, records, source)
+}
+
+/// Index files where they are, as the record set at a path.
+#[pyfunction]
+fn adopt(py: Python<'_>, sources: Vec<String>, uri: &Bound<'_, PyAny>) -> PyResult<()> {
+    let place = location(uri)?;
+    detached(py, || {
+        let runtime = staddle::runtime()?;
+        let options = AdoptOptions::default();
+        let device = place.device(&runtime, &options.storage)?;
+        staddle_record::adopt::adopt(&runtime, &sources, &device, &options, &mut |_| Ok(()))
+            .map(|_| ())
+    })
 }
 
 /// Opens a store again from what a pickle carries.
@@ -252,5 +266,6 @@ fn read_dtype(py: Python<'_>, dtype: &Bound<'_, PyAny>) -> PyResult<Dtype> {
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(open, module)?)?;
     module.add_function(wrap_pyfunction!(create, module)?)?;
+    module.add_function(wrap_pyfunction!(adopt, module)?)?;
     module.add_function(wrap_pyfunction!(_reopen, module)?)
 }

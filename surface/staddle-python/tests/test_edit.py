@@ -121,7 +121,15 @@ def test_update_forms(ds: sd.Records) -> None:
     ds.update([1, -1], [b"one", b"last"])
     ds.update(np.array([2, 3]), (b"two", bytearray(b"three")))
     ds.update(slice(4, 6), iter([b"four", memoryview(b"five")]))
-    assert ds[[7, 1, 99, 2, 3, 4, 5]].tolist() == [b"seven", b"one", b"last", b"two", b"three", b"four", b"five"]
+    assert ds[[7, 1, 99, 2, 3, 4, 5]].tolist() == [
+        b"seven",
+        b"one",
+        b"last",
+        b"two",
+        b"three",
+        b"four",
+        b"five",
+    ]
     with pytest.raises(sd.InvalidError, match="2 indices and more records"):
         ds.update([1, 2], [b"", b"", b""])
     with pytest.raises(sd.InvalidError, match="2 indices and fewer records"):
@@ -168,7 +176,10 @@ def test_own_writes_are_read_before_they_are_flushed_and_others_see_them_after(t
     with sd.records.create(tmp_path / "v.rec") as w:
         w.extend([b"a", b"b"])
         w.flush()
-        reader, follower = sd.open(tmp_path / "v.rec", mode="r"), sd.open(tmp_path / "v.rec", mode="r", follow=True)
+        reader, follower = (
+            sd.open(tmp_path / "v.rec", mode="r"),
+            sd.open(tmp_path / "v.rec", mode="r", follow=True),
+        )
         w[0] = b"A"
         w.append(b"c")
         assert w[:].tolist() == [b"A", b"b", b"c"]

@@ -51,7 +51,9 @@ def test_key_missing_is_also_not_found() -> None:
 
 
 def test_out_of_range_gives_the_range(ds: sd.Records) -> None:
-    with pytest.raises(IndexError, match=r"index 100 is out of range .*valid indices are -100\.\.=99") as caught:
+    with pytest.raises(
+        IndexError, match=r"index 100 is out of range .*valid indices are -100\.\.=99"
+    ) as caught:
         ds[100]
     assert caught.value.index == 100
     assert caught.value.uri == ds.uri
@@ -66,7 +68,10 @@ def test_out_of_range_gives_the_range(ds: sd.Records) -> None:
 
 
 def test_out_of_range_in_an_empty_set_says_that_it_is_empty(tmp_path: Path) -> None:
-    with sd.records.create(tmp_path / "e.rec") as empty, pytest.raises(sd.IndexOutOfRange, match="the store is empty"):
+    with (
+        sd.records.create(tmp_path / "e.rec") as empty,
+        pytest.raises(sd.IndexOutOfRange, match="the store is empty"),
+    ):
         empty[0]
 
 
@@ -101,7 +106,9 @@ def test_a_folder_or_file_that_is_no_store_says_so(tmp_path: Path) -> None:
         ({"durability": "often"}, "unknown durability"),
     ],
 )
-def test_bad_options_of_create_name_what_is_accepted(tmp_path: Path, options: dict[str, object], says: str) -> None:
+def test_bad_options_of_create_name_what_is_accepted(
+    tmp_path: Path, options: dict[str, object], says: str
+) -> None:
     with pytest.raises(sd.InvalidError, match=says):
         sd.records.create(tmp_path / "x.rec", **options)  # type: ignore[arg-type]
     assert not (tmp_path / "x.rec" / "HEAD").exists()
@@ -119,7 +126,9 @@ def test_bad_options_of_create_name_what_is_accepted(tmp_path: Path, options: di
         ({"reggion": "eu"}, "reggion"),
     ],
 )
-def test_bad_options_of_open_name_what_is_accepted(filled: Path, options: dict[str, object], says: str) -> None:
+def test_bad_options_of_open_name_what_is_accepted(
+    filled: Path, options: dict[str, object], says: str
+) -> None:
     with pytest.raises(sd.Error, match=says):
         sd.open(filled, **options)  # type: ignore[arg-type]
 
@@ -152,7 +161,14 @@ def test_a_read_only_handle_refuses_changes(filled: Path) -> None:
 def test_a_closed_set_refuses_everything_and_says_so(ds: sd.Records) -> None:
     ds.close()
     ds.close()
-    for use in (lambda: ds[0], lambda: ds[[1]], lambda: len(ds), lambda: ds.append(b"x"), ds.stats, ds.verify):
+    for use in (
+        lambda: ds[0],
+        lambda: ds[[1]],
+        lambda: len(ds),
+        lambda: ds.append(b"x"),
+        ds.stats,
+        ds.verify,
+    ):
         with pytest.raises(sd.ClosedError, match="closed"):
             use()
     assert repr(ds) == f"Records({ds.uri}, closed)"

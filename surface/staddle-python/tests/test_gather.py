@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import staddle as sd
-from support import body
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import body
 
-relaxed = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+relaxed = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @pytest.fixture(params=["none", "lz4", "deflate", "zstd", "read"])
@@ -75,7 +77,14 @@ def test_a_released_batch_says_so_and_its_views_stay(any_set: sd.Records) -> Non
     view, addresses, packed = batch[0], batch.pointers(), batch.pack()
     batch.release()
     batch.release()
-    for use in (batch.tolist, batch.pack, batch.pointers, batch.lengths, lambda: batch[0], lambda: list(batch)):
+    for use in (
+        batch.tolist,
+        batch.pack,
+        batch.pointers,
+        batch.lengths,
+        lambda: batch[0],
+        lambda: list(batch),
+    ):
         with pytest.raises(sd.ClosedError, match="released"):
             use()
     assert len(batch) == 3

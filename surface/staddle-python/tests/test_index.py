@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import staddle as sd
-from support import body
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import body
 
 MODEL = [body(index) for index in range(100)]
 
-relaxed = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+relaxed = settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def test_ints_of_every_kind(ds: sd.Records) -> None:

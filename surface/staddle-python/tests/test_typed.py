@@ -13,7 +13,20 @@ DTYPES = ["bool", "u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64", "f16", "
 NUMPY = dict(
     zip(
         DTYPES,
-        "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 float32 float64".split(),
+        [
+            "bool",
+            "uint8",
+            "uint16",
+            "uint32",
+            "uint64",
+            "int8",
+            "int16",
+            "int32",
+            "int64",
+            "float16",
+            "float32",
+            "float64",
+        ],
         strict=True,
     )
 )

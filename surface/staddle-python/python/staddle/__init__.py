@@ -81,7 +81,7 @@ __all__ = [
 ]
 
 
-def open(  # noqa: A001 - the verb of every store
+def open(
     uri: str | bytes | os.PathLike[Any],
     *,
     mode: Literal["r", "r+"] = "r+",
@@ -108,6 +108,7 @@ def open(  # noqa: A001 - the verb of every store
         UnsupportedError: a newer version wrote it.
         ConflictError: the generation is gone.
         InvalidError: an option is unknown or out of range.
+
     """
     return _open(
         uri,
@@ -139,6 +140,7 @@ def configure(
     Raises:
         ConflictError: a store is open already, so it is too late.
         InvalidError: a value is out of range.
+
     """
     from ._native import configure as apply
 

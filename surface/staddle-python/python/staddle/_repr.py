@@ -19,7 +19,7 @@ def records(store: Records) -> str:
     try:
         rows = "".join(_row(index, value) for index, value in enumerate(store.head(ROWS)))
         schema = html.escape(str(store.schema))
-    except Exception as error:  # noqa: BLE001 - a notebook must be able to show a damaged set
+    except Exception as error:
         return f"<div><code>{head}</code><p>{html.escape(str(error))[:500]}</p></div>"
     table = f"<table><thead><tr><th>index</th><th>size</th><th>record</th></tr></thead><tbody>{rows}</tbody></table>"
     page = f"<div><code>{head}</code><p>{schema}</p>{table}</div>"

@@ -1,7 +1,8 @@
-"""Making record sets: new ones, from files that stay where they are, from other sets, side by side."""
+"""Making record sets: new ones, from files that stay where they are, side by side."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,13 +11,11 @@ from ._native import Batch, Loader, PackedBatch, Records
 from .errors import InvalidError
 
 if TYPE_CHECKING:
-    import os
-
     from numpy.typing import ArrayLike
 
     StrPath = str | bytes | os.PathLike[Any]
 
-__all__ = ["Zipped", "ZippedLoader", "adopt", "concat", "create", "zip"]
+__all__ = ["Zipped", "ZippedLoader", "adopt", "create", "zip"]
 
 
 def create(
@@ -49,6 +48,7 @@ def create(
         ConflictError: there is a set already.
         InvalidError: an option is unknown or out of range.
         UnsupportedError: the place cannot be written, as an object store.
+
     """
     return _native.create(
         uri,
@@ -69,28 +69,27 @@ def create(
     )
 
 
-def adopt(sources: StrPath | Sequence[StrPath], uri: StrPath, *, progress: bool = False) -> Records:
+def adopt(sources: StrPath | Sequence[StrPath], uri: StrPath) -> Records:
     """Index tar, TFRecord or Megatron files where they are, without copying them, as the record set ``uri``.
 
     The files stay the store of the bytes: they must not change or move. New records go to files of the set's own.
+    Sources may use ``*``, ``?``, ``[a-z]`` and ``{000..146}``.
 
     Raises:
         UnsupportedError: a file is compressed or sparse.
         CorruptError: a file contradicts itself.
+
     """
-    return _native.adopt(_paths(sources), uri, progress=progress)
+    _native.adopt([os.fsdecode(source) for source in _paths(sources)], uri)
+    return _native.open(uri, external="any")
 
 
-def concat(uri: StrPath, sources: Sequence[StrPath]) -> Records:
-    """Make the set ``uri`` of the records of other sets, one set after the other."""
-    return _native.concat(uri, _paths(sources))
-
-
-def zip(**sets: Records) -> Zipped:  # noqa: A001 - says what it does, as the builtin
+def zip(**sets: Records) -> Zipped:
     """Put sets of equal length side by side: ``zip(jpg=a, cls=b)[i]`` is ``{"jpg": a[i], "cls": b[i]}``.
 
     Raises:
         InvalidError: no sets, or sets of different lengths.
+
     """
     return Zipped(sets)
 
@@ -141,7 +140,9 @@ class Zipped:
 
     def loader(self, batch_size: int, **options: Any) -> ZippedLoader:
         """Return a loader whose batches are dicts, one batch per set, all of the same indices."""
-        return ZippedLoader({name: records.loader(batch_size, **options) for name, records in self.sets.items()})
+        return ZippedLoader(
+            {name: records.loader(batch_size, **options) for name, records in self.sets.items()}
+        )
 
     def close(self) -> None:
         """Close every set."""

@@ -10,6 +10,8 @@ of the same size, with the same bits; pass ``ids="uint64"`` to keep them where t
 
 from __future__ import annotations
 
+import multiprocessing
+import multiprocessing.context
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -66,7 +68,38 @@ def collate(batch: Any, ids: Ids = "int64") -> Any:
     return values, tensor(batch.offsets // elements.itemsize)
 
 
-class LoaderDataset(IterableDataset[Any]):
+class _Epochs:
+    """Which epoch do the workers of a DataLoader walk over: a table that all of them see.
+
+    A DataLoader starts new workers for each epoch, from a dataset that has not moved, and all of them share a base seed;
+    persistent workers keep theirs and walk again. So (base seed, walk of this process) names an epoch.
+    """
+
+    def __init__(self) -> None:
+        self._table = multiprocessing.Array("q", 3)  # epochs begun; base seed and walk of the last one
+        self._walk = 0
+
+    @property
+    def begun(self) -> int:
+        """How many epochs workers have begun."""
+        return int(self._table[0])
+
+    def enter(self, base_seed: int) -> int:
+        """Return the number of the epoch that the calling worker begins, counted from 0."""
+        key = [base_seed, self._walk]
+        self._walk += 1
+        with self._table.get_lock():
+            if not self._table[0] or self._table[1:] != key:
+                self._table[0] += 1
+                self._table[1:] = key
+            return int(self._table[0]) - 1
+
+    def reset(self) -> None:
+        """Count from 0 again."""
+        self._table[0] = 0
+
+
+class LoaderDataset(IterableDataset[Any]):  # type: ignore[misc,unused-ignore]
     """A loader as a torch dataset: each item is a batch of tensors.
 
     In a DataLoader with K workers, worker k yields steps k, k + K, …; the DataLoader takes turns, so the order is that
@@ -77,11 +110,19 @@ class LoaderDataset(IterableDataset[Any]):
         super().__init__()
         self.loader = loader
         self.ids: Ids = ids
+        self._first_epoch = loader.epoch
+        self._epochs = _Epochs()
 
     def __iter__(self) -> Iterator[Any]:
         """Walk over one epoch, or the rest of one after ``load_state_dict``."""
         worker = get_worker_info()
-        batches = iter(self.loader) if worker is None else self.loader.worker(worker.id, worker.num_workers)
+        if worker is None:
+            if self._epochs.begun:
+                self.set_epoch(self._first_epoch + self._epochs.begun)
+            batches = iter(self.loader)
+        else:
+            self.loader.set_epoch(self._first_epoch + self._epochs.enter(worker.seed - worker.id))
+            batches = self.loader.worker(worker.id, worker.num_workers)
         for batch in batches:
             yield collate(batch, self.ids)
 
@@ -89,17 +130,47 @@ class LoaderDataset(IterableDataset[Any]):
         """Return the number of batches in an epoch."""
         return len(self.loader)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return where the loader of this process is."""
-        return self.loader.state_dict()
+    def state_dict(self, *, steps: int | None = None) -> dict[str, Any]:
+        """Return where the loader is.
+
+        Where a DataLoader's workers walk, this process cannot know how far its consumer is: pass the number of
+        ``steps`` that it has taken in this epoch.
+        """
+        begun = self._epochs.begun
+        if not begun or get_worker_info() is not None:
+            return self.loader.state_dict()
+        if steps is None:
+            message = (
+                "batches come from worker processes; pass steps=, the number of them taken in this epoch"
+            )
+            raise InvalidError(message)
+        return self.loader.state_after(steps, epoch=self._first_epoch + begun - 1)
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
         """Go on where the state says."""
         self.loader.load_state_dict(dict(state), strict=strict)
+        self._begin()
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the next pass."""
         self.loader.set_epoch(epoch)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._first_epoch = self.loader.epoch
+        self._epochs.reset()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the shared table behind, unless this is a child process being started."""
+        state = self.__dict__.copy()
+        if multiprocessing.context.get_spawning_popen() is None:
+            del state["_epochs"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Count epochs anew where the table did not come along."""
+        self.__dict__.update(state)
+        self.__dict__.setdefault("_epochs", _Epochs())
 
     def __repr__(self) -> str:
         """Name the loader."""
