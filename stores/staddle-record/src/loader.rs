@@ -255,10 +255,13 @@ impl Loader {
     /// How many steps this rank has in a whole epoch: the one in progress, or the one to begin.
     ///
     /// # Errors
-    /// As [`Records::current`].
+    /// As [`Records::len`].
     pub fn len(&self) -> Result<u64> {
         let rows = match self.0.phase.load().as_ref() {
-            Phase::Before { .. } => self.view()?.head.n,
+            Phase::Before { .. } => match &self.0.fixed {
+                Some(view) => view.head.n,
+                None => self.0.records.len()?,
+            },
             Phase::Loaded { plan, .. } | Phase::Within { plan, .. } => plan.rows(),
         };
         Ok(self.0.split.steps(rows, 0))

@@ -3,7 +3,7 @@
 //! This crate is what an application uses: it opens a store by path or URI, and re-exports the parts.
 //!
 //! ```
-//! use staddle::{Location, Options, Records, Runtime, Store};
+//! use staddle::{LoaderOptions, Location, Options, Shuffle, Store};
 //!
 //! # fn main() -> staddle::Result<()> {
 //! # let folder = tempfile::tempdir().unwrap();
@@ -19,6 +19,16 @@
 //! };
 //! let batch = words.gather(&[2, 0])?; // input order, nothing copied
 //! assert_eq!(batch.get(0), Some("staddle".as_bytes()));
+//!
+//! let options = LoaderOptions { batch_size: 2, shuffle: Shuffle::Global, ..Default::default() };
+//! let loader = words.loader(options.clone())?;
+//! let first = loader.iter()?.next().expect("three words are two steps")?;
+//! let state = loader.state()?; // six numbers: save them with the model
+//!
+//! let resumed = words.loader(options)?;
+//! resumed.load_state(&state, true)?;
+//! let rest = resumed.iter()?.next().expect("one step is left")?;
+//! assert_eq!(first.rows.len() + rest.rows.len(), 3);
 //! # Ok(())
 //! # }
 //! ```
@@ -43,5 +53,7 @@ pub mod cli;
 pub use open::{Location, StorageOptions, Store, create, open};
 pub use settings::runtime;
 pub use staddle_base::{Error, ErrorKind, Result};
-pub use staddle_record::{Aligned, Batch, Loader, LoaderOptions, OpenOptions, Options, Records};
+pub use staddle_record::{
+    Aligned, Batch, Loader, LoaderOptions, LoaderState, OpenOptions, Options, Records, Shuffle,
+};
 pub use staddle_runtime::Runtime;
