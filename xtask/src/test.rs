@@ -297,6 +297,11 @@ fn with_torch(
 }
 
 fn stubtest(place: &Place, venv: &Venv) -> Result {
+    // Without a stub mypy.stubtest finds nothing to complain about.
+    place.need(
+        "surface/staddle-python/python/staddle/_native.pyi",
+        "it says what the native module offers",
+    )?;
     let config = place.root.join("pyproject.toml");
     // From an empty folder: in the checkout, Python would find the package's source without its native module.
     venv.command("python")
