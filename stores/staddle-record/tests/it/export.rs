@@ -312,10 +312,7 @@ fn a_set_behind_http_is_read_by_ranges() {
     let uri = format!("{}/bucket/set.rec", server.url);
     let target = Target::at(&place.runtime, &uri, &storage).unwrap();
     clone_set(&set, &target, &mut silent).unwrap();
-    assert_eq!(
-        server.writes.lock().unwrap().last().unwrap(),
-        "/bucket/set.rec/HEAD"
-    );
+    assert_eq!(server.writes.lock().last().unwrap(), "/bucket/set.rec/HEAD");
     let again = clone_set(&set, &target, &mut silent).unwrap_err();
     assert_eq!(again.kind(), ErrorKind::Conflict);
 

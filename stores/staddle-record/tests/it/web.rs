@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// Objects by path, with the number of the write that made them.
 type Objects = Arc<Mutex<BTreeMap<String, (Vec<u8>, usize)>>>;
@@ -58,14 +60,14 @@ fn serve(stream: TcpStream, objects: &Objects, writes: &Mutex<Vec<String>>) -> O
         let mut body = vec![0; length.unwrap_or(0)];
         reader.read_exact(&mut body).ok()?;
         if method == "PUT" {
-            let mut writes = writes.lock().unwrap();
+            let mut writes = writes.lock();
             writes.push(path.clone());
-            objects.lock().unwrap().insert(path, (body, writes.len()));
+            objects.lock().insert(path, (body, writes.len()));
             out.write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n")
                 .ok()?;
             continue;
         }
-        let found = objects.lock().unwrap().get(&path).cloned();
+        let found = objects.lock().get(&path).cloned();
         let Some((bytes, version)) = found else {
             out.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
                 .ok()?;
