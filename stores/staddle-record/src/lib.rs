@@ -85,6 +85,7 @@
 pub mod adopt;
 pub mod aligned;
 pub mod codec;
+pub mod concat;
 pub mod dump;
 pub mod export;
 pub mod format;

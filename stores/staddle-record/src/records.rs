@@ -653,6 +653,16 @@ impl Records {
         self.write(|writer| writer.adopt(external, pieces))
     }
 
+    /// Makes a foreign file a chunk of the set, for [`Records::link`].
+    pub(crate) fn add_foreign(&self, external: External, records: u64) -> Result<u32> {
+        self.write(|writer| writer.add_foreign(external, records))
+    }
+
+    /// Appends entries of chunks that [`Records::add_foreign`] returned, and holes.
+    pub(crate) fn link(&self, entries: &[crate::format::Entry]) -> Result<Range<u64>> {
+        self.write(|writer| writer.link(entries))
+    }
+
     /// Makes everything up to now durable and visible to other processes.
     ///
     /// # Errors

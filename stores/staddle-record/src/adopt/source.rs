@@ -8,7 +8,7 @@ use staddle_base::{Error, Result};
 use staddle_runtime::Runtime;
 use staddle_runtime::io::device::{Device, File, LocalDevice, Open, Stat};
 
-use super::locate::split;
+use super::locate::{is_rooted, split};
 use super::pattern::{braces, fits, is_wild};
 use super::window::{Reach, Source};
 
@@ -288,4 +288,28 @@ pub(crate) fn home_of(device: &dyn Device) -> Result<String> {
     };
     let parent = real(parent)?.unwrap_or_else(|| parent.to_owned());
     Ok(parent.to_string_lossy().into_owned())
+}
+
+/// Where a set itself is, rooted and without symbolic links.
+pub(crate) fn place_of(device: &dyn Device) -> Result<String> {
+    let uri = device.uri();
+    let Some(path) = local(uri) else {
+        return Ok(uri.to_owned());
+    };
+    let real = real(&path)?.ok_or_else(|| Error::not_found("the set is gone").with("uri", uri))?;
+    Ok(real.to_string_lossy().into_owned())
+}
+
+/// The URI of a file that the set on `device` refers to, rooted.
+pub(crate) fn rooted(device: &dyn Device, uri: &str) -> Result<String> {
+    if is_rooted(uri) {
+        return Ok(uri.to_owned());
+    }
+    let mut home = home_of(device)?;
+    let mut name = uri;
+    while let Some(rest) = name.strip_prefix("../") {
+        home = split(&home).0.to_owned();
+        name = rest;
+    }
+    Ok(format!("{}/{name}", home.trim_end_matches('/')))
 }

@@ -14,9 +14,9 @@ use staddle_runtime::io::device::{
     Device, File, LockKind, Map, Open, Region, RemoteDevice, parent, publish_file, read_file,
 };
 
-use crate::adopt::locate::{ALIGNED, is_rooted, refer, split};
+use crate::adopt::locate::{ALIGNED, refer};
 use crate::adopt::run::{check_free, remove_all};
-use crate::adopt::source::home_of;
+use crate::adopt::source::{home_of, rooted};
 use crate::aligned::{self, Aligned};
 use crate::format::{ChunkFooter, Entry, Head, SEGMENT_SLOTS, head, names};
 use crate::manifest::{BYTES_MAX, Manifest};
@@ -162,16 +162,13 @@ impl Job<'_> {
         let rebased = self.rebase(source, &mut manifest, !folder.is_empty())?;
         let bytes = if rebased { manifest.encode()? } else { bytes };
         let files = files(head, &manifest);
-        for (path, len) in &files {
-            let len = match len {
-                Some(len) => *len,
-                None => source.stat(path)?.map_or(0, |stat| stat.len),
-            };
-            self.bytes_total = self.bytes_total.saturating_add(len);
+        for part in &files {
+            let size = source.stat(&part.path)?.map_or(0, |stat| stat.len);
+            self.bytes_total = self.bytes_total.saturating_add(size.min(part.most));
         }
         self.start(folder)?;
-        for (path, len) in files {
-            self.put_file(source, &path, len)?;
+        for part in &files {
+            self.put_file(source, part)?;
         }
         self.put_bytes(&path, &bytes)?;
         self.put_bytes(names::META, &manifest.for_people(head)?)?;
@@ -236,20 +233,21 @@ impl Job<'_> {
         Ok(changed)
     }
 
-    /// Copies a file, or its first `len` bytes.
-    fn put_file(&mut self, source: &dyn Device, path: &str, len: Option<u64>) -> Result<()> {
+    /// Copies the published part of a file.
+    fn put_file(&mut self, source: &dyn Device, part: &Part) -> Result<()> {
+        let path = part.path.as_str();
         let file = source.open(path, Open::Read)?;
         let size = file.len()?;
-        let len = len.unwrap_or(size);
-        if size < len {
-            return Err(
-                Error::corrupt("a file of the set is shorter than what was published")
-                    .with("uri", source.uri())
-                    .with("path", path)
-                    .with("size", size)
-                    .with("published", len),
-            );
+        if size < part.least {
+            return Err(Error::corrupt(
+                "a file of the set is shorter than what was published",
+            )
+            .with("uri", source.uri())
+            .with("path", path)
+            .with("size", size)
+            .with("published", part.least));
         }
+        let len = size.min(part.most);
         let prefix = Prefix { file, len };
         let to = format!("{}{path}", self.prefix);
         match self.target {
@@ -310,49 +308,48 @@ fn put_object(device: &RemoteDevice, path: &str, bytes: &[u8], is_new: bool) -> 
     }
 }
 
-/// Every file that a commit names but its manifest, with how much of it is published; `None` for all.
-fn files(head: &Head, manifest: &Manifest) -> Vec<(String, Option<u64>)> {
+/// A file to copy.
+#[derive(Debug)]
+struct Part {
+    path: String,
+    /// Bytes that are published: fewer are an error.
+    least: u64,
+    /// Bytes that are copied, if there are so many.
+    most: u64,
+}
+
+/// Every file that a commit names but its manifest.
+fn files(head: &Head, manifest: &Manifest) -> Vec<Part> {
+    let part = |path: String, least: u64, most: u64| Part { path, least, most };
     let mut files = Vec::new();
     for chunk in &manifest.sealed {
         if chunk.external.is_none() {
-            let len = chunk.bytes.saturating_add(ChunkFooter::BYTES as u64);
-            files.push((names::chunk(chunk.id), Some(len)));
+            // A chunk of a repaired set has no footer.
+            let most = chunk.bytes.saturating_add(ChunkFooter::BYTES as u64);
+            files.push(part(names::chunk(chunk.id), chunk.bytes, most));
         }
     }
     for chunk in &head.open {
-        files.push((names::chunk(chunk.id), Some(chunk.end)));
+        files.push(part(names::chunk(chunk.id), chunk.end, chunk.end));
     }
     for segment in &manifest.segments {
         let first = segment.no.saturating_mul(SEGMENT_SLOTS);
         let slots = head.base_len.saturating_sub(first).min(SEGMENT_SLOTS);
         let len = slots.saturating_mul(Entry::BYTES as u64);
-        files.push((names::segment(segment.no, segment.version), Some(len)));
+        files.push(part(names::segment(segment.no, segment.version), len, len));
         if segment.summed > 0 {
             let sums = names::sums(segment.no, segment.version, segment.summed);
-            files.push((sums, None));
+            files.push(part(sums, 0, u64::MAX));
         }
     }
     for dictionary in &manifest.dictionaries {
-        files.push((names::dictionary(dictionary.slot), Some(dictionary.bytes)));
+        let bytes = dictionary.bytes;
+        files.push(part(names::dictionary(dictionary.slot), bytes, bytes));
     }
     if head.log_end > 0 {
-        files.push((names::log(head.log), Some(head.log_end)));
+        files.push(part(names::log(head.log), head.log_end, head.log_end));
     }
     files
-}
-
-/// An adopted file's URI, wherever the set is.
-fn rooted(device: &dyn Device, uri: &str) -> Result<String> {
-    if is_rooted(uri) {
-        return Ok(uri.to_owned());
-    }
-    let mut home = home_of(device)?;
-    let mut name = uri;
-    while let Some(rest) = name.strip_prefix("../") {
-        home = split(&home).0.to_owned();
-        name = rest;
-    }
-    Ok(format!("{}/{name}", home.trim_end_matches('/')))
 }
 
 fn copy_bytes(from: &Prefix, to: &dyn File) -> Result<()> {

@@ -72,6 +72,15 @@ impl Entry {
         entry
     }
 
+    /// The same payload, in a chunk of another number.
+    #[must_use]
+    pub fn in_chunk(self, chunk: u32) -> Self {
+        Self {
+            word0: self.word0,
+            word1: (self.word1 & u64::from(u32::MAX)) | (u64::from(chunk) << 32),
+        }
+    }
+
     /// Whether there is a record, perhaps an empty one.
     #[inline]
     pub fn is_present(self) -> bool {

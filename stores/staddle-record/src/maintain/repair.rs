@@ -308,7 +308,7 @@ fn grow(table: &mut Vec<Entry>, index: u64, limit: u64) -> Result<usize> {
     Ok(at)
 }
 
-/// Fills in records of adopted files from the old table, whose frames are nowhere.
+/// Fills in records of adopted files and linked chunks from the old table, whose frames are nowhere in the set.
 fn adopted(device: &dyn Device, old: &Manifest, table: &mut Vec<Entry>, harvest: &mut Harvest) {
     let foreign: BTreeMap<u32, u64> = old
         .sealed
@@ -331,8 +331,7 @@ fn adopted(device: &dyn Device, old: &Manifest, table: &mut Vec<Entry>, harvest:
         for (within, bytes) in (0u64..).zip(bytes.as_chunks::<{ Entry::BYTES }>().0) {
             let entry = Entry::from_bytes(*bytes);
             let end = entry.offset() + u64::from(entry.physical_length());
-            let ours =
-                entry.is_external() && foreign.get(&entry.chunk()).is_some_and(|size| end <= *size);
+            let ours = foreign.get(&entry.chunk()).is_some_and(|size| end <= *size);
             if !ours {
                 continue;
             }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
-use staddle_base::checksum::crc32c_masked;
+use staddle_base::checksum::{Xxh3, crc32c_masked};
 use staddle_base::{Error, ErrorKind, Result};
 
 use crate::format::{ChunkFooter, ChunkHeader, Entry};
@@ -22,6 +22,8 @@ use super::compact::for_entries;
 
 /// Records read at a time.
 const STEP: usize = 256;
+/// Bytes of an adopted file hashed at a time.
+const HASH_BYTES: usize = 1 << 20;
 
 /// One thing that is not what was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -155,10 +157,13 @@ fn damage(index: Option<u64>, chunk: Option<u32>, error: &Error) -> Damage {
 
 /// Header of a set's own chunk, and the footer of a sealed one.
 fn check_chunk(view: &Generation, chunk: &Chunk) -> Result<()> {
-    if chunk.foreign().is_some() {
-        return chunk.file().map(|_| ());
-    }
     let file = chunk.file()?;
+    if let Some(foreign) = chunk.foreign() {
+        return match &foreign.xxh3 {
+            Some(expected) => check_digest(chunk, expected),
+            None => Ok(()),
+        };
+    }
     let mut bytes = [0; ChunkHeader::BYTES];
     file.read_exact_at(&mut bytes, 0)?;
     ChunkHeader::decode(&bytes)?;
@@ -188,6 +193,28 @@ fn check_chunk(view: &Generation, chunk: &Chunk) -> Result<()> {
     Err(chunk.locate(
         Error::corrupt("the chunk's footer contradicts the manifest").with("offset", sealed.bytes),
     ))
+}
+
+/// The hash of a whole foreign file, where it was taken when the file was adopted.
+fn check_digest(chunk: &Chunk, expected: &str) -> Result<()> {
+    let file = chunk.file()?;
+    let mut hash = Xxh3::default();
+    let mut buffer = vec![0; HASH_BYTES];
+    let mut at = 0;
+    loop {
+        let got = file.read_at(&mut buffer, at)?;
+        hash.update(buffer.get(..got).unwrap_or_default());
+        at += got as u64;
+        if got < buffer.len() {
+            break;
+        }
+    }
+    if format!("{:016x}", hash.finish()) == expected {
+        return Ok(());
+    }
+    Err(chunk.locate(Error::corrupt(
+        "the adopted file's bytes are not those that were adopted",
+    )))
 }
 
 /// What a foreign file carries of its own.

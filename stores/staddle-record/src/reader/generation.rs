@@ -416,7 +416,11 @@ impl Generation {
                     "the offset entry does not match the frame that it points to",
                 )));
             }
-            frame_index = Some(frame.index);
+            // A frame of another set carries the index that it had there.
+            let chunk = self.chunks.get(entry.chunk());
+            if chunk.is_none_or(|chunk| chunk.foreign().is_none()) {
+                frame_index = Some(frame.index);
+            }
         } else if let Some(chunk) = self.chunks.get(entry.chunk())
             && let Some(stored) = chunk.foreign_crc(entry).map_err(fail)?
             && stored != crc32c_mask(payload_crc())

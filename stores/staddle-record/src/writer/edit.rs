@@ -1,4 +1,4 @@
-//! The mutations: append, update, swap-delete, tombstone, adopt.
+//! The mutations: append, update, swap-delete, tombstone.
 
 use std::ops::Range;
 
@@ -8,7 +8,6 @@ use super::Writer;
 use super::encode::Encoded;
 use super::lane::{Lane, Payload};
 use crate::format::{Entry, LogRecord, Op, RECORDS_MAX};
-use crate::manifest::{External, SealedChunk};
 use crate::options::Options;
 
 /// A batch is worth splitting over lanes from this many records or bytes a lane.
@@ -60,7 +59,7 @@ impl Writer {
         }
     }
 
-    fn check_room(&self, more: u64) -> Result<()> {
+    pub(super) fn check_room(&self, more: u64) -> Result<()> {
         if self.records() + more > RECORDS_MAX {
             return Err(Error::invalid(format!(
                 "{more} more records do not fit: a set holds at most 2^40"
@@ -184,7 +183,7 @@ impl Writer {
     }
 
     /// Gives the next index to an entry.
-    fn append_entry(&mut self, sequence: u64, entry: Entry) -> Result<()> {
+    pub(super) fn append_entry(&mut self, sequence: u64, entry: Entry) -> Result<()> {
         let slot = self.head.n;
         self.head.n += 1;
         self.head.live += 1;
@@ -322,68 +321,6 @@ impl Writer {
                 .live_bytes
                 .saturating_sub(u64::from(old.physical_length()));
         }
-    }
-
-    /// Appends records that lie in a foreign file, as `(offset, length)` in it. Nothing is copied.
-    ///
-    /// # Errors
-    /// `Invalid` for a piece beyond the file or of 4 GiB or more, before anything changes.
-    pub fn adopt(
-        &mut self,
-        external: External,
-        pieces: &[Option<(u64, u64)>],
-    ) -> Result<Range<u64>> {
-        self.check()?;
-        self.settle()?;
-        self.check_room(pieces.len() as u64)?;
-        for (offset, length) in pieces.iter().flatten() {
-            let end = offset.checked_add(*length);
-            if end.is_none_or(|end| end > external.size)
-                || *length > u64::from(u32::MAX)
-                || *offset > Entry::OFFSET_MAX
-            {
-                return Err(Error::invalid(
-                    "a piece does not lie in the file, or has 4 GiB or more",
-                )
-                .with("file", &external.uri)
-                .with("offset", offset)
-                .with("length", length));
-            }
-            let length = usize::try_from(*length).unwrap_or(usize::MAX);
-            self.manifest
-                .options
-                .check_record(length)
-                .map_err(|e| e.with("file", &external.uri))?;
-        }
-        let id = self.next_chunk();
-        let next = id
-            .checked_add(1)
-            .ok_or_else(|| Error::exhausted("the set has used all 2^32 chunk ids"))?;
-        self.ids.0.store(next, std::sync::atomic::Ordering::Relaxed);
-        let chunk = crate::reader::chunks::Chunk::external(&self.origin, id, external.clone());
-        self.lanes[0].fresh.push(std::sync::Arc::new(chunk));
-        self.manifest.sealed.push(SealedChunk {
-            id,
-            bytes: external.size,
-            records: pieces.len() as u64,
-            digest: 0,
-            external: Some(external),
-        });
-        self.manifest.sealed.sort_by_key(|chunk| chunk.id);
-        self.manifest_changed = true;
-        let start = self.head.n;
-        for piece in pieces {
-            let sequence = self.head.next_sequence;
-            self.head.next_sequence += 1;
-            let entry = piece.map_or(Entry::MISSING, |(offset, length)| {
-                Entry::external(id, offset, u32::try_from(length).unwrap_or(u32::MAX))
-            });
-            self.append_entry(sequence, entry)?;
-            if piece.is_none() {
-                self.head.live -= 1;
-            }
-        }
-        Ok(start..self.head.n)
     }
 }
 

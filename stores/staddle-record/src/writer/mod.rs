@@ -8,6 +8,7 @@ pub mod commit;
 pub mod create;
 pub mod edit;
 pub mod encode;
+pub mod foreign;
 pub mod lane;
 pub mod train;
 

@@ -9,6 +9,7 @@
 
 mod batch;
 mod common;
+mod concat;
 mod export;
 mod faults;
 mod found;

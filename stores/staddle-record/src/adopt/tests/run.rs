@@ -285,3 +285,28 @@ fn a_listener_can_stop_it() {
     assert_eq!(error.kind(), ErrorKind::Cancelled);
     assert!(!dir.path().join("out.rec").exists());
 }
+
+#[test]
+fn a_hash_taken_at_adoption_finds_what_nothing_else_would() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = put(dir.path(), "s.tar", golden!("ustar.tar"));
+    let options = AdoptOptions {
+        digest: true,
+        ..UNSPLIT()
+    };
+    let (adopted, _) = run(dir.path(), std::slice::from_ref(&path), &options).unwrap();
+    let records = plain(adopted);
+    assert_eq!(records.verify(|_, _| ()).unwrap().bad, []);
+    records.close().unwrap();
+    let time = std::fs::metadata(&path).unwrap().modified().unwrap();
+    let mut bytes = golden!("ustar.tar").to_vec();
+    bytes[512] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_modified(time).unwrap();
+    let set = device(&dir.path().join("out.rec"));
+    let records = Records::open(&Runtime::global(), set, OpenOptions::default()).unwrap();
+    let bad = records.verify(|_, _| ()).unwrap().bad;
+    assert_eq!(bad.len(), 1);
+    assert!(bad[0].what.contains("not those that were adopted"), "{bad:?}");
+}
