@@ -76,22 +76,6 @@ def test_a_batch_travels_as_a_list(ds: sd.Records) -> None:
     assert again == [body(3), body(7), body(1)]
 
 
-def test_secrets_do_not_travel() -> None:
-    options = {
-        "region": "nowhere",
-        "secret_access_key": "hush-hush",
-        "access_key_id": "AKIA-public",
-        "session_token": "hush-token",
-    }
-    reduced = sd._native._reduced_storage(options)
-    text = repr(reduced)
-    assert "hush" not in text
-    assert reduced["storage_options"]["region"] == "nowhere"
-    assert set(reduced["left_out"]) == {"secret_access_key", "session_token"}
-    kept = sd._native._reduced_storage(options | {"pickle_secrets": True})
-    assert kept["storage_options"]["secret_access_key"] == "hush-hush"
-
-
 def test_a_path_that_is_not_utf8_works_everywhere(tmp_path: Path) -> None:
     name = os.fsencode(tmp_path) + b"/\xff\xfe.rec"
     with sd.records.create(name) as w:
