@@ -1,6 +1,6 @@
 //! LMDB environments: one record for each value of the main or a named database, in key order.
 //!
-//! The data file is read as it lies, by rules of its own ([`page`]), without LMDB's code: a damaged file is an error and
+//! The data file is read as it lies, by rules of its own (`page.rs`), without LMDB's code: a damaged file is an error and
 //! not a crash, and both data formats (LMDB 0.9 and 1.0) are understood. No lock is taken, so nobody may write
 //! meanwhile; a commit that comes between is noticed and is a `Conflict`.
 
