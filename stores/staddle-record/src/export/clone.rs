@@ -239,13 +239,13 @@ impl Job<'_> {
         let file = source.open(path, Open::Read)?;
         let size = file.len()?;
         if size < part.least {
-            return Err(Error::corrupt(
-                "a file of the set is shorter than what was published",
-            )
-            .with("uri", source.uri())
-            .with("path", path)
-            .with("size", size)
-            .with("published", part.least));
+            return Err(
+                Error::corrupt("a file of the set is shorter than what was published")
+                    .with("uri", source.uri())
+                    .with("path", path)
+                    .with("size", size)
+                    .with("published", part.least),
+            );
         }
         let len = size.min(part.most);
         let prefix = Prefix { file, len };

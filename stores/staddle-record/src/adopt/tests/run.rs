@@ -308,5 +308,8 @@ fn a_hash_taken_at_adoption_finds_what_nothing_else_would() {
     let records = Records::open(&Runtime::global(), set, OpenOptions::default()).unwrap();
     let bad = records.verify(|_, _| ()).unwrap().bad;
     assert_eq!(bad.len(), 1);
-    assert!(bad[0].what.contains("not those that were adopted"), "{bad:?}");
+    assert!(
+        bad[0].what.contains("not those that were adopted"),
+        "{bad:?}"
+    );
 }
