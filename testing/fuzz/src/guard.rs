@@ -1,7 +1,7 @@
 //! Runs one input so that whatever it does becomes a report: panic, hang, memory, signal.
 //!
 //! A panic is caught here. Memory past the limit ends the process from the allocator, too much time from [`watch`], both
-//! after saving the input. For a signal or an abort the input lies in the file that [`keep`] writes before each run; the
+//! after saving the input. For a signal or an abort the input lies in the file that is written before each run; the
 //! parent process finds it there.
 
 use std::cell::{Cell, RefCell};

@@ -15,8 +15,6 @@
 //! | [`model`] | what must be there afterwards |
 //! | [`store`] | what does a store offer to be driven |
 //! | [`driver`] | which images are looked at, and what is checked |
-//! | [`faults`] | what if call k fails, and the program goes on |
-//! | [`kill`] | what does a real process leave when it is killed |
 //! | [`record`] | how the record store is driven |
 //!
 //! A violation prints the seed of its program and the number of the call; both replay it.
